@@ -1,0 +1,19 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package multicluster stores the group multicluster.k8s.io.
+//
+// The well-known pair id.k8s.io and clusterset.k8s.io is tied together by pairrules.go, inside the etcd transaction. Who may
+// use reserved names, and who may delete a reservation, is asked of the authorizer by admission plugins of the server.
+package multicluster
+
+import (
+	"errors"
+
+	"github.com/kube-annex/annex/registry/resource"
+)
+
+// Install adds the group's kinds.
+func Install(group *resource.Group) error {
+	return errors.Join(clusterClaims.Install(group), clusterIDReservations.Install(group))
+}

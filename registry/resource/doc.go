@@ -1,0 +1,27 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package resource turns a declaration of a kind into its REST storage.
+//
+// A Kind names what is special about an API kind: its validation, its columns, its selectable fields, the rules that
+// tie it to other objects. The package supplies what every kind shares:
+//
+//   - the strategy: status is cleared on create and kept on update, generation counts changes of anything but metadata
+//     and status (strategy.go);
+//   - one endpoint a subresource that takes only the fields it is about (subresource.go);
+//   - reset fields for server-side apply, tables for kubectl, field selectors (resetfields.go, table.go, selectors.go);
+//   - the guard: "commit only if these other keys are unchanged" (guard.go, guardedclient.go, guardedstore.go).
+//
+// # The guard
+//
+// A rule that looks at another object before it lets a write pass would be a check followed by a write: between the two
+// the other object can change. Annex closes that window in etcd. Rules read other objects through Peers, which reads with
+// quorum and pins the key and revision it saw, absent counting as revision 0. The pins travel in the request's context
+// to the etcd client, which adds one comparison a pin to the transaction that writes the object. When a pin no longer
+// holds, nothing is written, and the request is run again from the start with fresh reads, at most five times; after that
+// the client gets a 409.
+//
+// Rules run inside every attempt of create, update, patch, apply, delete and delete-collection, and on dry runs, which
+// compare nothing since they write nothing. Writes to subresources are exempt, and the unsafe deletion of an undecodable
+// object (DeleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential) bypasses the rules, since they need the object.
+package resource

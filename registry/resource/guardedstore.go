@@ -1,0 +1,181 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// attempts is how often a request whose pins broke is run before the client gets a 409.
+const attempts = 5
+
+// guardedStore runs a kind's rules inside every write and repeats the request when what they relied on has changed.
+type guardedStore[T Object] struct {
+	store *genericregistry.Store
+	rules Rules[T]
+	// etcdPrefix stands before the store's keys in etcd.
+	etcdPrefix string
+}
+
+func (g *guardedStore[T]) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	return repeat(ctx, g.conflict(nameOf(obj)), func(ctx context.Context) (runtime.Object, error) {
+		// The store fills in the object it is given; each attempt needs the request's own.
+		return g.store.Create(ctx, obj.DeepCopyObject(), g.onCreate(validate), options)
+	})
+}
+
+func (g *guardedStore[T]) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	var created bool
+	out, err := repeat(ctx, g.conflict(name), func(ctx context.Context) (out runtime.Object, err error) {
+		out, created, err = g.store.Update(ctx, name, info, g.onCreate(validateCreate), g.onUpdate(validateUpdate), forceAllowCreate, options)
+		return out, err
+	})
+	return out, created, err
+}
+
+func (g *guardedStore[T]) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	var done bool
+	out, err := repeat(ctx, g.conflict(name), func(ctx context.Context) (out runtime.Object, err error) {
+		out, done, err = g.store.Delete(ctx, name, g.onDelete(validate), options.DeepCopy())
+		return out, err
+	})
+	return out, done, err
+}
+
+func (g *guardedStore[T]) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *metainternalversion.ListOptions) (runtime.Object, error) {
+	return repeat(ctx, g.conflict(""), func(ctx context.Context) (runtime.Object, error) {
+		return g.store.DeleteCollection(ctx, g.onDelete(validate), options.DeepCopy(), list)
+	})
+}
+
+func (g *guardedStore[T]) conflict(name string) error {
+	return apierrors.NewConflict(g.store.DefaultQualifiedResource, name,
+		errors.New("other objects that decide whether this is allowed kept changing meanwhile; try again"))
+}
+
+// repeat runs a request under a fresh guard until its pins hold.
+func repeat[R any](ctx context.Context, giveUp error, request func(ctx context.Context) (R, error)) (R, error) {
+	var none R
+	for range attempts {
+		out, err := request(withGuard(ctx))
+		if broken := (*pinBrokenError)(nil); !errors.As(err, &broken) {
+			return out, err
+		}
+		if ctx.Err() != nil {
+			return none, ctx.Err()
+		}
+	}
+	return none, giveUp
+}
+
+func (g *guardedStore[T]) onCreate(validate rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	return func(ctx context.Context, obj runtime.Object) error {
+		if validate != nil {
+			if err := validate(ctx, obj); err != nil {
+				return err
+			}
+		}
+		if g.rules.Create == nil {
+			return nil
+		}
+		peers, err := g.peersOf(ctx, nameOf(obj))
+		if err != nil {
+			return err
+		}
+		return g.rules.Create(ctx, peers, obj.(T))
+	}
+}
+
+func (g *guardedStore[T]) onUpdate(validate rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
+	return func(ctx context.Context, obj, old runtime.Object) error {
+		if validate != nil {
+			if err := validate(ctx, obj, old); err != nil {
+				return err
+			}
+		}
+		if g.rules.Update == nil {
+			return nil
+		}
+		peers, err := g.peersOf(ctx, nameOf(obj))
+		if err != nil {
+			return err
+		}
+		return g.rules.Update(ctx, peers, obj.(T), old.(T))
+	}
+}
+
+func (g *guardedStore[T]) onDelete(validate rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	return func(ctx context.Context, obj runtime.Object) error {
+		if validate != nil {
+			if err := validate(ctx, obj); err != nil {
+				return err
+			}
+		}
+		if g.rules.Delete == nil {
+			return nil
+		}
+		peers, err := g.peersOf(ctx, nameOf(obj))
+		if err != nil {
+			return err
+		}
+		return g.rules.Delete(ctx, peers, obj.(T))
+	}
+}
+
+func (g *guardedStore[T]) peersOf(ctx context.Context, name string) (Peers[T], error) {
+	own, err := g.store.KeyFunc(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	p := &pinningPeers[T]{guardedStore: g, own: g.etcdKey(own), guard: guardFrom(ctx)}
+	p.guard.reset(p.own)
+	return p, nil
+}
+
+// etcdKey is the key under which etcd3's store keeps what the registry calls key.
+func (g *guardedStore[T]) etcdKey(key string) string { return path.Join("/", g.etcdPrefix, key) }
+
+// pinningPeers reads other objects and pins what it saw to the write of own.
+type pinningPeers[T Object] struct {
+	*guardedStore[T]
+	own   string
+	guard *guard
+}
+
+func (p *pinningPeers[T]) Get(ctx context.Context, name string) (T, bool, error) {
+	var none T
+	key, err := p.store.KeyFunc(ctx, name)
+	if err != nil {
+		return none, false, err
+	}
+	out := p.store.NewFunc().(T)
+	// Without a resourceVersion the read is answered by etcd, with quorum, not by the watch cache.
+	if err := p.store.Storage.Get(ctx, key, storage.GetOptions{IgnoreNotFound: true}, out); err != nil {
+		return none, false, fmt.Errorf("reading %s %s: %w", p.store.DefaultQualifiedResource, name, err)
+	}
+	if out.GetResourceVersion() == "" {
+		p.guard.add(p.own, pin{key: p.etcdKey(key)})
+		return none, false, nil
+	}
+	revision, err := strconv.ParseInt(out.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return none, false, fmt.Errorf("reading %s %s: %w", p.store.DefaultQualifiedResource, name, err)
+	}
+	p.guard.add(p.own, pin{key: p.etcdKey(key), revision: revision})
+	return out, true, nil
+}
+
+func nameOf(obj runtime.Object) string { return obj.(metav1.Object).GetName() }

@@ -1,0 +1,113 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Object is what a Kind stores: a pointer to a struct with TypeMeta and ObjectMeta.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Scope tells whether objects of a kind live in namespaces.
+type Scope int
+
+const (
+	// Namespaced kinds have objects in namespaces; it is the zero value.
+	Namespaced Scope = iota
+	// Cluster kinds have objects that belong to no namespace.
+	Cluster
+)
+
+// Kind declares how one API kind is validated, shown and stored. The zero value of an optional field means "nothing special".
+//
+// A type with a field Status gets the subresource /status and generations; a type without one gets neither.
+type Kind[T Object] struct {
+	// Plural and Singular are the resource's names in paths and for kubectl, in lower case.
+	Plural, Singular string
+	// ShortNames and Categories are further names kubectl accepts.
+	ShortNames, Categories []string
+	Scope                  Scope
+
+	// New and NewList make empty hub objects.
+	New     func() T
+	NewList func() runtime.Object
+
+	// ValidateName judges metadata.name, or with prefix set metadata.generateName. Nil means a DNS-1123 subdomain.
+	ValidateName func(name string, prefix bool) []string
+	// PrepareForCreate and PrepareForUpdate normalize an object before it is validated.
+	PrepareForCreate func(ctx context.Context, obj T)
+	PrepareForUpdate func(ctx context.Context, obj, old T)
+	// Validate judges an object on create and ValidateUpdate on update; both leave out metadata, which is judged for them.
+	Validate       func(obj T) field.ErrorList
+	ValidateUpdate func(obj, old T) field.ErrorList
+	// ValidateStatusUpdate judges a write to /status.
+	ValidateStatusUpdate func(obj, old T) field.ErrorList
+	// Warnings are shown to the client of a create (old is nil) or an update that passed validation.
+	Warnings func(ctx context.Context, obj, old T) []string
+	// DeclarativeValidation runs the validators that validation-gen made for the served version as well.
+	DeclarativeValidation bool
+
+	// Rules tie the object to others of its kind and hold under concurrency; see the package comment.
+	Rules Rules[T]
+
+	// Columns stand between NAME and AGE in kubectl's table.
+	Columns []Column[T]
+	// SelectableFields are the field selectors beyond metadata.name and metadata.namespace.
+	SelectableFields map[string]func(obj T) string
+	// Subresources are endpoints beyond /status that write a part of the object.
+	Subresources []Subresource[T]
+
+	// CreateOnUpdate lets a PUT create an object that does not exist; server-side apply always may.
+	CreateOnUpdate bool
+	// UnconditionalUpdate accepts a PUT without resourceVersion, which overwrites whatever is stored.
+	UnconditionalUpdate bool
+}
+
+// Column is one column of kubectl's table.
+type Column[T any] struct {
+	Name, Description string
+	// Type is the OpenAPI type of the cell; empty means string.
+	Type string
+	// Priority 0 is always shown, 1 with -o wide.
+	Priority int32
+	// Of returns the cell; nil is shown as empty.
+	Of func(obj T) any
+}
+
+// Subresource is an endpoint that reads the whole object and writes a part of it.
+type Subresource[T any] struct {
+	Name string
+	// Fields are the paths the endpoint writes, each from the root: {"spec", "nodeSize"}. Server-side apply owns no others.
+	Fields [][]string
+	// Take copies the fields of the endpoint from the request's object.
+	Take func(into, from T)
+	// Validate judges the object that would be stored. Nil means the kind's ValidateUpdate.
+	Validate func(obj, old T) field.ErrorList
+}
+
+// Rules decide with the help of other objects of the same kind whether a write may pass. Each runs inside the guard; see
+// the package comment. An error is returned to the client as it is, so it should be an API status error that names the fix.
+type Rules[T any] struct {
+	Create func(ctx context.Context, peers Peers[T], obj T) error
+	Update func(ctx context.Context, peers Peers[T], obj, old T) error
+	Delete func(ctx context.Context, peers Peers[T], obj T) error
+}
+
+// Peers reads other objects of the kind, in the same namespace if it has one, with quorum, and binds the write to what was read.
+type Peers[T any] interface {
+	// Get returns the object, or false if there is none. The write at hand commits only if that is still so.
+	Get(ctx context.Context, name string) (T, bool, error)
+}
+
+func (r Rules[T]) empty() bool {
+	return r.Create == nil && r.Update == nil && r.Delete == nil
+}

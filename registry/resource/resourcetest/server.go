@@ -1,0 +1,143 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcetest
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage/etcd3/testserver"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/client-go/rest"
+	openapicommon "k8s.io/kube-openapi/pkg/common"
+
+	"github.com/kube-annex/annex/registry/resource"
+	"github.com/kube-annex/annex/registry/storage"
+)
+
+// Options say what a test server serves.
+type Options struct {
+	Scheme      *runtime.Scheme
+	Codecs      serializer.CodecFactory
+	Definitions openapicommon.GetOpenAPIDefinitions
+	// Version is stored and served.
+	Version schema.GroupVersion
+	Install func(group *resource.Group) error
+	// Admission judges writes after the kind's own validation; optional.
+	Admission admission.Interface
+	// Authorizer defaults to allowing everything.
+	Authorizer authorizer.Authorizer
+	// Etcd is a client to share with another server; by default the server gets an etcd of its own.
+	Etcd *clientv3.Client
+}
+
+// Server is a running test server.
+type Server struct {
+	// Config reaches the server as user "tester".
+	Config *rest.Config
+	// Etcd reaches the store below it, whose keys begin with Prefix.
+	Etcd   *clientv3.Client
+	Prefix string
+}
+
+// Prefix is where test servers store, so that tests can read raw keys.
+const Prefix = "/annex.io/registry"
+
+// UserHeader names the user a test request comes from; the default is "tester".
+const UserHeader = "X-Test-User"
+
+// Start serves the group until the test ends.
+func Start(t testing.TB, options Options) *Server {
+	t.Helper()
+	if options.Etcd == nil {
+		options.Etcd = testserver.RunEtcd(t, nil).Client
+	}
+	config := genericapiserver.NewConfig(options.Codecs)
+	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	config.ExternalAddress = "127.0.0.1:443"
+	config.LoopbackClientConfig = &rest.Config{}
+	config.Authentication.Authenticator = authenticator.RequestFunc(testUser)
+	config.Authorization.Authorizer = options.Authorizer
+	if config.Authorization.Authorizer == nil {
+		config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	}
+	config.AdmissionControl = options.Admission
+	config.RESTOptionsGetter = optionsGetter(options)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(options.Definitions, openapi.NewDefinitionNamer(options.Scheme))
+
+	server, err := config.Complete(nil).New("resourcetest", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		t.Fatalf("building the test server: %v", err)
+	}
+	t.Cleanup(server.Destroy)
+	group := resource.NewGroup(options.Scheme, options.Codecs, config.RESTOptionsGetter, options.Version)
+	if err := options.Install(group); err != nil {
+		t.Fatalf("installing kinds: %v", err)
+	}
+	if err := server.InstallAPIGroup(group.APIGroupInfo()); err != nil {
+		t.Fatalf("installing the group: %v", err)
+	}
+	server.PrepareRun()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	server.RunPostStartHooks(ctx)
+
+	listener := httptest.NewServer(server.Handler)
+	t.Cleanup(listener.Close)
+	t.Cleanup(listener.CloseClientConnections)
+	return &Server{
+		Config: &rest.Config{Host: listener.URL, QPS: -1, Timeout: 30 * time.Second},
+		Etcd:   options.Etcd,
+		Prefix: Prefix,
+	}
+}
+
+func testUser(request *http.Request) (*authenticator.Response, bool, error) {
+	name := request.Header.Get(UserHeader)
+	if name == "" {
+		name = "tester"
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: name, Groups: []string{user.AllAuthenticated}}}, true, nil
+}
+
+func optionsGetter(options Options) generic.RESTOptionsGetter {
+	codec := options.Codecs.CodecForVersions(protobufEncoder(options.Codecs), options.Codecs.UniversalDeserializer(), options.Version, schema.GroupVersion{Group: options.Version.Group, Version: runtime.APIVersionInternal})
+	return getter(func(resource schema.GroupResource) generic.RESTOptions {
+		config := storagebackend.NewDefaultConfig(Prefix, codec)
+		return generic.RESTOptions{
+			StorageConfig:           config.ForResource(resource),
+			Decorator:               storage.Decorator(storage.NewClient(options.Etcd), nil),
+			EnableGarbageCollection: true,
+			DeleteCollectionWorkers: 2,
+			ResourcePrefix:          resource.Group + "/" + resource.Resource,
+		}
+	})
+}
+
+func protobufEncoder(codecs serializer.CodecFactory) runtime.Serializer {
+	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	return info.Serializer
+}
+
+type getter func(schema.GroupResource) generic.RESTOptions
+
+func (g getter) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	return g(resource), nil
+}

@@ -1,0 +1,134 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+import (
+	"context"
+	"fmt"
+
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+)
+
+// Install adds the kind's endpoints to a group: the resource, /status if the type has one, and its subresources.
+func (k Kind[T]) Install(group *Group) error {
+	_, err := k.InstallStore(group)
+	return err
+}
+
+// InstallStore does as Install and returns the store, for endpoints that work on the same objects.
+func (k Kind[T]) InstallStore(group *Group) (*genericregistry.Store, error) {
+	resource := group.version.WithResource(k.Plural).GroupResource()
+	main := strategy[T]{ObjectTyper: group.scheme, NameGenerator: names.SimpleNameGenerator, kind: k}
+	store := &genericregistry.Store{
+		NewFunc:                   func() runtime.Object { return k.New() },
+		NewListFunc:               k.NewList,
+		DefaultQualifiedResource:  resource,
+		SingularQualifiedResource: schema.GroupResource{Group: resource.Group, Resource: k.Singular},
+		CreateStrategy:            main,
+		UpdateStrategy:            main,
+		DeleteStrategy:            main,
+		TableConvertor:            table[T]{columns: k.Columns},
+	}
+	if k.DeclarativeValidation {
+		declared := declaredStrategy[T]{strategy: main, declared: rest.DeclarativeValidation{Scheme: group.scheme}}
+		store.CreateStrategy, store.UpdateStrategy = declared, declared
+	}
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: group.getter, AttrFunc: attributes(k)}); err != nil {
+		return nil, fmt.Errorf("storage of %s: %w", resource, err)
+	}
+	endpoint := &REST{Store: store, shortNames: k.ShortNames, categories: k.Categories, writer: store}
+	if hasStatus(k.New()) {
+		endpoint.resetFields = allBut(group.version, "status")
+	}
+	if !k.Rules.empty() {
+		prefix, err := etcdPrefix(group.getter, resource, k.New())
+		if err != nil {
+			store.Destroy()
+			return nil, err
+		}
+		endpoint.writer = &guardedStore[T]{store: store, rules: k.Rules, etcdPrefix: prefix}
+	}
+	group.Add(k.Plural, endpoint)
+	for _, sub := range k.subresources() {
+		group.Add(k.Plural+"/"+sub.Name, newSubresourceREST(group, store, main, sub))
+	}
+	return store, nil
+}
+
+func etcdPrefix(getter generic.RESTOptionsGetter, resource schema.GroupResource, example runtime.Object) (string, error) {
+	options, err := getter.GetRESTOptions(resource, example)
+	if err != nil {
+		return "", fmt.Errorf("storage prefix of %s: %w", resource, err)
+	}
+	return options.StorageConfig.Prefix, nil
+}
+
+// subresources returns the declared ones and /status, which every type with a status has.
+func (k Kind[T]) subresources() []Subresource[T] {
+	if !hasStatus(k.New()) {
+		return k.Subresources
+	}
+	return append([]Subresource[T]{{
+		Name:     "status",
+		Fields:   [][]string{{"status"}},
+		Take:     func(into, from T) { copyStatus(into, from) },
+		Validate: k.ValidateStatusUpdate,
+	}}, k.Subresources...)
+}
+
+// writer is what a resource's endpoint does its writes with: the store itself, or the store under the guard.
+type writer interface {
+	Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error)
+	Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error)
+	rest.GracefulDeleter
+	rest.CollectionDeleter
+}
+
+// REST serves a resource. Reads and watches are the store's; writes go through the guard where the kind has rules.
+type REST struct {
+	*genericregistry.Store
+	resetFields
+	writer                 writer
+	shortNames, categories []string
+}
+
+var (
+	_ rest.StandardStorage           = &REST{}
+	_ rest.ResetFieldsFilterStrategy = &REST{}
+	_ rest.ShortNamesProvider        = &REST{}
+	_ rest.CategoriesProvider        = &REST{}
+)
+
+// ShortNames implements rest.ShortNamesProvider.
+func (r *REST) ShortNames() []string { return r.shortNames }
+
+// Categories implements rest.CategoriesProvider.
+func (r *REST) Categories() []string { return r.categories }
+
+// Create implements rest.Creater.
+func (r *REST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	return r.writer.Create(ctx, obj, validate, options)
+}
+
+// Update implements rest.Updater.
+func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.writer.Update(ctx, name, info, validateCreate, validateUpdate, forceAllowCreate, options)
+}
+
+// Delete implements rest.GracefulDeleter.
+func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	return r.writer.Delete(ctx, name, validate, options)
+}
+
+// DeleteCollection implements rest.CollectionDeleter.
+func (r *REST) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *metainternalversion.ListOptions) (runtime.Object, error) {
+	return r.writer.DeleteCollection(ctx, validate, options, list)
+}

@@ -1,0 +1,139 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/operation"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+)
+
+// strategy is how objects of a kind are created, updated and deleted through their main endpoint.
+type strategy[T Object] struct {
+	runtime.ObjectTyper
+	names.NameGenerator
+	kind Kind[T]
+}
+
+// declaredStrategy adds the validators that validation-gen made for the served version.
+type declaredStrategy[T Object] struct {
+	strategy[T]
+	declared rest.DeclarativeValidation
+}
+
+func (s declaredStrategy[T]) ValidateDeclaratively(ctx context.Context, obj, old runtime.Object, errs field.ErrorList, op operation.Type, config rest.DeclarativeValidationConfig) field.ErrorList {
+	return s.declared.ValidateDeclaratively(ctx, obj, old, errs, op, config)
+}
+
+func (s declaredStrategy[T]) DeclarativeValidationConfig(ctx context.Context, obj, old runtime.Object) rest.DeclarativeValidationConfig {
+	return s.declared.DeclarativeValidationConfig(ctx, obj, old)
+}
+
+func (s strategy[T]) NamespaceScoped() bool { return s.kind.Scope == Namespaced }
+
+func (s strategy[T]) AllowCreateOnUpdate(context.Context) bool { return s.kind.CreateOnUpdate }
+
+func (s strategy[T]) AllowUnconditionalUpdate(context.Context) bool {
+	return s.kind.UnconditionalUpdate
+}
+
+func (s strategy[T]) Canonicalize(runtime.Object) {}
+
+func (s strategy[T]) PrepareForCreate(ctx context.Context, o runtime.Object) {
+	obj := o.(T)
+	if hasStatus(obj) {
+		clearStatus(obj)
+		obj.SetGeneration(1)
+	}
+	if s.kind.PrepareForCreate != nil {
+		s.kind.PrepareForCreate(ctx, obj)
+	}
+}
+
+func (s strategy[T]) PrepareForUpdate(ctx context.Context, o, oldObject runtime.Object) {
+	obj, old := o.(T), oldObject.(T)
+	// Types that are their own hub keep TypeMeta in storage and lose it when patched; a difference would look like a change.
+	obj.GetObjectKind().SetGroupVersionKind(old.GetObjectKind().GroupVersionKind())
+	copyStatus(obj, old)
+	if s.kind.PrepareForUpdate != nil {
+		s.kind.PrepareForUpdate(ctx, obj, old)
+	}
+	if hasStatus(obj) && !desiredStateEqual(obj, old) {
+		obj.SetGeneration(old.GetGeneration() + 1)
+	}
+}
+
+func (s strategy[T]) Validate(_ context.Context, o runtime.Object) field.ErrorList {
+	obj := o.(T)
+	validateName := s.kind.ValidateName
+	if validateName == nil {
+		validateName = validation.NameIsDNSSubdomain
+	}
+	errs := validation.ValidateObjectMetaAccessor(obj, s.NamespaceScoped(), validateName, field.NewPath("metadata"))
+	if s.kind.Validate != nil {
+		errs = append(errs, s.kind.Validate(obj)...)
+	}
+	return errs
+}
+
+func (s strategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	if s.kind.ValidateUpdate == nil {
+		return nil
+	}
+	return s.kind.ValidateUpdate(obj.(T), old.(T))
+}
+
+func (s strategy[T]) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
+	if s.kind.Warnings == nil {
+		return nil
+	}
+	var none T
+	return s.kind.Warnings(ctx, obj.(T), none)
+}
+
+func (s strategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+	if s.kind.Warnings == nil {
+		return nil
+	}
+	return s.kind.Warnings(ctx, obj.(T), old.(T))
+}
+
+// subresourceStrategy updates the part of an object that a subresource is about and keeps the rest as it is stored.
+type subresourceStrategy[T Object] struct {
+	strategy[T]
+	take func(into, from T)
+	// countsGeneration is set where the part is desired state; status is not.
+	countsGeneration bool
+	validate         func(obj, old T) field.ErrorList
+}
+
+func (s subresourceStrategy[T]) AllowCreateOnUpdate(context.Context) bool { return false }
+
+func (s subresourceStrategy[T]) PrepareForUpdate(_ context.Context, o, oldObject runtime.Object) {
+	obj, old := o.(T), oldObject.(T)
+	merged := old.DeepCopyObject().(T)
+	s.take(merged, obj)
+	merged.SetResourceVersion(obj.GetResourceVersion())
+	merged.SetManagedFields(obj.GetManagedFields())
+	if s.countsGeneration && !desiredStateEqual(merged, old) {
+		merged.SetGeneration(old.GetGeneration() + 1)
+	}
+	assign(obj, merged)
+}
+
+func (s subresourceStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	if s.validate == nil {
+		return nil
+	}
+	return s.validate(obj.(T), old.(T))
+}
+
+func (s subresourceStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
