@@ -1,0 +1,75 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package admission judges requests to Annex's own kinds by more than the object: by who asks, and by what the server allows.
+//
+//   - ReservedClaimNames: names of the Kubernetes project need the verb reserve on clusterclaims.
+//   - ReservationOwner: a ClusterIDReservation is deleted by its owner, or with the verb reserve on clusteridreservations.
+//   - DynamicFeatures: spec.desired of a Feature is set only where the server allows it.
+//
+// All are validating plugins, so they see each object of a delete-collection, objects made by apply, and generated names.
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// Names lists the plugins in the order in which they run.
+func Names() []string {
+	return []string{ReservedClaimNamesName, ReservationOwnerName, DynamicFeaturesName}
+}
+
+// Register makes the plugins known under their names.
+func Register(plugins *admission.Plugins) {
+	plugins.Register(ReservedClaimNamesName, func(io.Reader) (admission.Interface, error) { return NewReservedClaimNames(), nil })
+	plugins.Register(ReservationOwnerName, func(io.Reader) (admission.Interface, error) { return NewReservationOwner(), nil })
+	plugins.Register(DynamicFeaturesName, func(io.Reader) (admission.Interface, error) { return NewDynamicFeatures(), nil })
+}
+
+// asksAuthorizer is a plugin that is given the server's authorizer.
+type asksAuthorizer struct {
+	authorizer authorizer.Authorizer
+}
+
+// SetAuthorizer implements initializer.WantsAuthorizer.
+func (a *asksAuthorizer) SetAuthorizer(authorizer authorizer.Authorizer) { a.authorizer = authorizer }
+
+// ValidateInitialization implements admission.InitializationValidator.
+func (a *asksAuthorizer) ValidateInitialization() error {
+	if a.authorizer == nil {
+		return errors.New("an admission plugin that asks for the verb reserve got no authorizer")
+	}
+	return nil
+}
+
+// mayReserve asks whether the user of a request holds the verb reserve on its object.
+func (a *asksAuthorizer) mayReserve(ctx context.Context, request admission.Attributes) (bool, error) {
+	decision, _, err := a.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User:            request.GetUserInfo(),
+		Verb:            "reserve",
+		APIGroup:        request.GetResource().Group,
+		APIVersion:      request.GetResource().Version,
+		Resource:        request.GetResource().Resource,
+		Name:            request.GetName(),
+		ResourceRequest: true,
+	})
+	if decision == authorizer.DecisionAllow {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking whether %q may reserve %s: %w", request.GetUserInfo().GetName(), request.GetName(), err)
+	}
+	return false, nil
+}
+
+// concerns tells whether a request is about a resource itself, not a subresource of it.
+func concerns(request admission.Attributes, resource schema.GroupResource) bool {
+	return request.GetSubresource() == "" && request.GetResource().GroupResource() == resource
+}

@@ -1,0 +1,46 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/kube-annex/annex/apis/multicluster"
+)
+
+// ReservationOwnerName is the plugin's name in --enable-admission-plugins.
+const ReservationOwnerName = "ClusterIDReservationOwner"
+
+// ReservationOwner lets a ClusterIDReservation be deleted by the user who made it, and by holders of the verb reserve on
+// clusteridreservations: a cluster must not be able to free another cluster's id.
+type ReservationOwner struct {
+	*admission.Handler
+	asksAuthorizer
+}
+
+// NewReservationOwner returns the plugin; it needs an authorizer before it is used.
+func NewReservationOwner() *ReservationOwner {
+	return &ReservationOwner{Handler: admission.NewHandler(admission.Delete)}
+}
+
+// Validate implements admission.ValidationInterface.
+func (p *ReservationOwner) Validate(ctx context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
+	reservation, ok := request.GetOldObject().(*multicluster.ClusterIDReservation)
+	if !ok || !concerns(request, multicluster.Resource("clusteridreservations")) || reservation.Status.Owner == request.GetUserInfo().GetName() {
+		return nil
+	}
+	allowed, err := p.mayReserve(ctx, request)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	if !allowed {
+		return apierrors.NewForbidden(multicluster.Resource("clusteridreservations"), request.GetName(), fmt.Errorf(
+			"the reservation belongs to %q; let its owner delete it, or ask an administrator for the verb \"reserve\" on clusteridreservations.%s", reservation.Status.Owner, multicluster.GroupName))
+	}
+	return nil
+}
