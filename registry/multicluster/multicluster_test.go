@@ -7,19 +7,20 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	"github.com/kube-annex/annex/apis/multicluster/install"
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
 	"github.com/kube-annex/annex/generated/openapi"
 	"github.com/kube-annex/annex/registry/multicluster"
+	"github.com/kube-annex/annex/registry/resource"
 	"github.com/kube-annex/annex/registry/resource/resourcetest"
 )
 
+func TestMain(m *testing.M) { resourcetest.Main(m) }
+
 func options() resourcetest.Options {
-	scheme := runtime.NewScheme()
-	install.Install(scheme)
+	scheme := resource.NewScheme(install.Install)
 	return resourcetest.Options{
 		Scheme:      scheme,
 		Codecs:      serializer.NewCodecFactory(scheme),

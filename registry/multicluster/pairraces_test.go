@@ -30,9 +30,9 @@ func TestPairRulesHoldAcrossReplicas(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 
 	first := resourcetest.Start(t, options())
-	shared := options()
-	shared.Etcd = first.Etcd
-	replicas := []*clients{claimsOn(t, first), claimsOn(t, resourcetest.Start(t, shared))}
+	second := options()
+	second.Prefix = first.Prefix
+	replicas := []*clients{claimsOn(t, first), claimsOn(t, resourcetest.Start(t, second))}
 	start, err := first.Etcd.Get(t.Context(), "/")
 	if err != nil {
 		t.Fatal(err)

@@ -8,20 +8,27 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// resetFields tells server-side apply which fields of a request an endpoint ignores, so that nobody comes to own them.
-type resetFields map[fieldpath.APIVersion]fieldpath.Filter
+// Reset fields tell server-side apply which fields of a request an endpoint ignores, so that nobody comes to own them.
 
-// GetResetFieldsFilter implements rest.ResetFieldsFilterStrategy.
-func (r resetFields) GetResetFieldsFilter() map[fieldpath.APIVersion]fieldpath.Filter { return r }
+// ignoredFields are named one by one.
+type ignoredFields map[fieldpath.APIVersion]*fieldpath.Set
+
+// GetResetFields implements rest.ResetFieldsStrategy.
+func (f ignoredFields) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return f }
 
 // allBut ignores the given field of the root.
-func allBut(version schema.GroupVersion, name string) resetFields {
-	ignored := fieldpath.NewSet(fieldpath.MakePathOrDie(name))
-	return resetFields{fieldpath.APIVersion(version.String()): fieldpath.NewExcludeSetFilter(ignored)}
+func allBut(version schema.GroupVersion, name string) ignoredFields {
+	return ignoredFields{fieldpath.APIVersion(version.String()): fieldpath.NewSet(fieldpath.MakePathOrDie(name))}
 }
 
+// takenFields name what is not ignored.
+type takenFields map[fieldpath.APIVersion]fieldpath.Filter
+
+// GetResetFieldsFilter implements rest.ResetFieldsFilterStrategy.
+func (f takenFields) GetResetFieldsFilter() map[fieldpath.APIVersion]fieldpath.Filter { return f }
+
 // only ignores everything but the given paths.
-func only(version schema.GroupVersion, paths [][]string) resetFields {
+func only(version schema.GroupVersion, paths [][]string) takenFields {
 	matchers := make([]*fieldpath.SetMatcher, 0, len(paths))
 	for _, path := range paths {
 		elements := make([]any, 0, len(path))
@@ -30,5 +37,5 @@ func only(version schema.GroupVersion, paths [][]string) resetFields {
 		}
 		matchers = append(matchers, fieldpath.MakePrefixMatcherOrDie(elements...))
 	}
-	return resetFields{fieldpath.APIVersion(version.String()): fieldpath.NewIncludeMatcherFilter(matchers...)}
+	return takenFields{fieldpath.APIVersion(version.String()): fieldpath.NewIncludeMatcherFilter(matchers...)}
 }

@@ -41,13 +41,13 @@ func (k Kind[T]) InstallStore(group *Group) (*genericregistry.Store, error) {
 		declared := declaredStrategy[T]{strategy: main, declared: rest.DeclarativeValidation{Scheme: group.scheme}}
 		store.CreateStrategy, store.UpdateStrategy = declared, declared
 	}
+	if hasStatus(k.New()) {
+		store.ResetFieldsStrategy = allBut(group.version, "status")
+	}
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: group.getter, AttrFunc: attributes(k)}); err != nil {
 		return nil, fmt.Errorf("storage of %s: %w", resource, err)
 	}
 	endpoint := &REST{Store: store, shortNames: k.ShortNames, categories: k.Categories, writer: store}
-	if hasStatus(k.New()) {
-		endpoint.resetFields = allBut(group.version, "status")
-	}
 	if !k.Rules.empty() {
 		prefix, err := etcdPrefix(group.getter, resource, k.New())
 		if err != nil {
@@ -95,16 +95,15 @@ type writer interface {
 // REST serves a resource. Reads and watches are the store's; writes go through the guard where the kind has rules.
 type REST struct {
 	*genericregistry.Store
-	resetFields
 	writer                 writer
 	shortNames, categories []string
 }
 
 var (
-	_ rest.StandardStorage           = &REST{}
-	_ rest.ResetFieldsFilterStrategy = &REST{}
-	_ rest.ShortNamesProvider        = &REST{}
-	_ rest.CategoriesProvider        = &REST{}
+	_ rest.StandardStorage     = &REST{}
+	_ rest.ResetFieldsStrategy = &REST{}
+	_ rest.ShortNamesProvider  = &REST{}
+	_ rest.CategoriesProvider  = &REST{}
 )
 
 // ShortNames implements rest.ShortNamesProvider.

@@ -14,7 +14,7 @@ import (
 
 // subresourceREST serves get, update, patch and apply of a part of an existing object.
 type subresourceREST struct {
-	resetFields
+	takenFields
 	store *genericregistry.Store
 }
 
@@ -32,7 +32,7 @@ func newSubresourceREST[T Object](group *Group, store *genericregistry.Store, ma
 	}
 	part := *store
 	part.UpdateStrategy = subresourceStrategy[T]{strategy: main, take: sub.Take, validate: validate, countsGeneration: hasStatus(main.kind.New())}
-	return &subresourceREST{resetFields: only(group.version, sub.Fields), store: &part}
+	return &subresourceREST{takenFields: only(group.version, sub.Fields), store: &part}
 }
 
 // New implements rest.Storage.

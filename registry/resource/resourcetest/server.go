@@ -11,9 +11,11 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -22,7 +24,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/storage/etcd3/testserver"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/rest"
@@ -44,8 +45,8 @@ type Options struct {
 	Admission admission.Interface
 	// Authorizer defaults to allowing everything.
 	Authorizer authorizer.Authorizer
-	// Etcd is a client to share with another server; by default the server gets an etcd of its own.
-	Etcd *clientv3.Client
+	// Prefix is where keys begin in the package's etcd. Servers are kept apart by default; replicas name the same one.
+	Prefix string
 }
 
 // Server is a running test server.
@@ -57,17 +58,17 @@ type Server struct {
 	Prefix string
 }
 
-// Prefix is where test servers store, so that tests can read raw keys.
-const Prefix = "/annex.io/registry"
-
 // UserHeader names the user a test request comes from; the default is "tester".
 const UserHeader = "X-Test-User"
 
 // Start serves the group until the test ends.
 func Start(t testing.TB, options Options) *Server {
 	t.Helper()
-	if options.Etcd == nil {
-		options.Etcd = testserver.RunEtcd(t, nil).Client
+	if shared == nil {
+		t.Fatal("the package has no etcd; call resourcetest.Main from its TestMain")
+	}
+	if options.Prefix == "" {
+		options.Prefix = "/" + string(uuid.NewUUID())
 	}
 	config := genericapiserver.NewConfig(options.Codecs)
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
@@ -88,6 +89,7 @@ func Start(t testing.TB, options Options) *Server {
 	}
 	t.Cleanup(server.Destroy)
 	group := resource.NewGroup(options.Scheme, options.Codecs, config.RESTOptionsGetter, options.Version)
+	t.Cleanup(group.Destroy)
 	if err := options.Install(group); err != nil {
 		t.Fatalf("installing kinds: %v", err)
 	}
@@ -104,8 +106,8 @@ func Start(t testing.TB, options Options) *Server {
 	t.Cleanup(listener.CloseClientConnections)
 	return &Server{
 		Config: &rest.Config{Host: listener.URL, QPS: -1, Timeout: 30 * time.Second},
-		Etcd:   options.Etcd,
-		Prefix: Prefix,
+		Etcd:   shared,
+		Prefix: options.Prefix,
 	}
 }
 
@@ -120,15 +122,21 @@ func testUser(request *http.Request) (*authenticator.Response, bool, error) {
 func optionsGetter(options Options) generic.RESTOptionsGetter {
 	codec := options.Codecs.CodecForVersions(protobufEncoder(options.Codecs), options.Codecs.UniversalDeserializer(), options.Version, schema.GroupVersion{Group: options.Version.Group, Version: runtime.APIVersionInternal})
 	return getter(func(resource schema.GroupResource) generic.RESTOptions {
-		config := storagebackend.NewDefaultConfig(Prefix, codec)
+		config := storagebackend.NewDefaultConfig(options.Prefix, codec)
 		return generic.RESTOptions{
 			StorageConfig:           config.ForResource(resource),
-			Decorator:               storage.Decorator(storage.NewClient(options.Etcd), nil),
+			Decorator:               storage.Decorator(guarded(shared), nil),
 			EnableGarbageCollection: true,
 			DeleteCollectionWorkers: 2,
 			ResourcePrefix:          resource.Group + "/" + resource.Resource,
 		}
 	})
+}
+
+// guarded puts the guard above a client, as the server does.
+func guarded(etcd *clientv3.Client) *kubernetes.Client {
+	plain := kubernetes.Client{Client: etcd}
+	return &kubernetes.Client{Client: etcd, Kubernetes: resource.GuardClient(plain, etcd.KV)}
 }
 
 func protobufEncoder(codecs serializer.CodecFactory) runtime.Serializer {

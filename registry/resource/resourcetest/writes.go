@@ -24,7 +24,7 @@ func (k *kind) checkCreate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if created.GetUID() == "" || created.GetCreationTimestamp().IsZero() || created.GetResourceVersion() == "" {
+	if created.GetUID() == "" || created.GetCreationTimestamp() == (metav1.Time{}) || created.GetResourceVersion() == "" {
 		t.Errorf("created without uid, creation time or resourceVersion: %v", created.Object["metadata"])
 	}
 	if k.Status != nil {
