@@ -75,7 +75,7 @@ func (r *reports) Create(ctx context.Context, obj runtime.Object, validate rest.
 		feature := known[reported.Name]
 		if feature == nil || findUse(feature, report, reported) == nil {
 			if feature, err = r.record(ctx, report, reported, now, options.DryRun); err != nil {
-				return nil, fmt.Errorf("reporting %s: %w", reported.Name, err)
+				return nil, err
 			}
 		}
 		report.Status.Features = append(report.Status.Features, features.FeatureAnswer{

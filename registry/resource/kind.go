@@ -53,8 +53,6 @@ type Kind[T Object] struct {
 	ValidateStatusUpdate func(obj, old T) field.ErrorList
 	// Warnings are shown to the client of a create (old is nil) or an update that passed validation.
 	Warnings func(ctx context.Context, obj, old T) []string
-	// DeclarativeValidation runs the validators that validation-gen made for the served version as well.
-	DeclarativeValidation bool
 
 	// Rules tie the object to others of its kind and hold under concurrency; see the package comment.
 	Rules Rules[T]

@@ -37,10 +37,6 @@ func (k Kind[T]) InstallStore(group *Group) (*genericregistry.Store, error) {
 		DeleteStrategy:            main,
 		TableConvertor:            table[T]{columns: k.Columns},
 	}
-	if k.DeclarativeValidation {
-		declared := declaredStrategy[T]{strategy: main, declared: rest.DeclarativeValidation{Scheme: group.scheme}}
-		store.CreateStrategy, store.UpdateStrategy = declared, declared
-	}
 	if hasStatus(k.New()) {
 		store.ResetFieldsStrategy = allBut(group.version, "status")
 	}

@@ -6,11 +6,9 @@ package resource
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/api/operation"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 )
 
@@ -19,20 +17,6 @@ type strategy[T Object] struct {
 	runtime.ObjectTyper
 	names.NameGenerator
 	kind Kind[T]
-}
-
-// declaredStrategy adds the validators that validation-gen made for the served version.
-type declaredStrategy[T Object] struct {
-	strategy[T]
-	declared rest.DeclarativeValidation
-}
-
-func (s declaredStrategy[T]) ValidateDeclaratively(ctx context.Context, obj, old runtime.Object, errs field.ErrorList, op operation.Type, config rest.DeclarativeValidationConfig) field.ErrorList {
-	return s.declared.ValidateDeclaratively(ctx, obj, old, errs, op, config)
-}
-
-func (s declaredStrategy[T]) DeclarativeValidationConfig(ctx context.Context, obj, old runtime.Object) rest.DeclarativeValidationConfig {
-	return s.declared.DeclarativeValidationConfig(ctx, obj, old)
 }
 
 func (s strategy[T]) NamespaceScoped() bool { return s.kind.Scope == Namespaced }

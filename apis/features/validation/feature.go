@@ -105,16 +105,16 @@ func validateUses(path *field.Path, uses []features.Use) field.ErrorList {
 	}
 	seen := map[key]bool{}
 	for i := range uses {
-		use, path := &uses[i], path.Index(i)
-		errs = append(errs, validateRequired(path.Child("component"), use.Component)...)
-		errs = append(errs, validateLength(path.Child("component"), use.Component, maxComponentLength)...)
-		errs = append(errs, validateRequired(path.Child("version"), use.Version)...)
-		errs = append(errs, validateLength(path.Child("version"), use.Version, maxVersionLength)...)
-		errs = append(errs, validateOneOf(path.Child("value"), use.Value, values)...)
-		errs = append(errs, validateLength(path.Child("reporter"), use.Reporter, maxInstanceLength)...)
+		use, at := &uses[i], path.Index(i)
+		errs = append(errs, validateRequired(at.Child("component"), use.Component)...)
+		errs = append(errs, validateLength(at.Child("component"), use.Component, maxComponentLength)...)
+		errs = append(errs, validateRequired(at.Child("version"), use.Version)...)
+		errs = append(errs, validateLength(at.Child("version"), use.Version, maxVersionLength)...)
+		errs = append(errs, validateOneOf(at.Child("value"), use.Value, values)...)
+		errs = append(errs, validateLength(at.Child("reporter"), use.Reporter, maxInstanceLength)...)
 		k := key{use.Component, use.Version, use.Value}
 		if seen[k] {
-			errs = append(errs, field.Duplicate(path, fmt.Sprintf("component %s, version %s, value %s", use.Component, use.Version, use.Value)))
+			errs = append(errs, field.Duplicate(at, fmt.Sprintf("component %s, version %s, value %s", use.Component, use.Version, use.Value)))
 		}
 		seen[k] = true
 	}

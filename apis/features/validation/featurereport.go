@@ -22,17 +22,17 @@ func ValidateFeatureReport(report *features.FeatureReport) field.ErrorList {
 
 	names := sets.New[string]()
 	for i, feature := range spec.Features {
-		path := path.Child("features").Index(i)
+		at := path.Child("features").Index(i)
 		for _, problem := range ValidateFeatureName(feature.Name, false) {
-			errs = append(errs, field.Invalid(path.Child("name"), feature.Name, problem))
+			errs = append(errs, field.Invalid(at.Child("name"), feature.Name, problem))
 		}
 		if names.Has(feature.Name) {
-			errs = append(errs, field.Duplicate(path.Child("name"), feature.Name))
+			errs = append(errs, field.Duplicate(at.Child("name"), feature.Name))
 		}
 		names.Insert(feature.Name)
-		errs = append(errs, validateOneOf(path.Child("value"), feature.Value, values)...)
-		errs = append(errs, validateOptional(path.Child("default"), feature.Default, values)...)
-		errs = append(errs, validateOptional(path.Child("stability"), feature.Stability, stabilities)...)
+		errs = append(errs, validateOneOf(at.Child("value"), feature.Value, values)...)
+		errs = append(errs, validateOptional(at.Child("default"), feature.Default, values)...)
+		errs = append(errs, validateOptional(at.Child("stability"), feature.Stability, stabilities)...)
 	}
 	return errs
 }

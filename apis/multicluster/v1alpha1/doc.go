@@ -6,7 +6,7 @@
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:protobuf-gen=package
 // +k8s:openapi-gen=true
-// +k8s:openapi-model-package=io.k8s.multicluster.v1alpha1
+// +k8s:openapi-model-package=com.github.kube-annex.annex.apis.multicluster.v1alpha1
 // +k8s:register-gen=package
 // +groupName=multicluster.k8s.io
 

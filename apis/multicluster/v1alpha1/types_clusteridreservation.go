@@ -63,7 +63,8 @@ type ClusterIDReservationSpec struct {
 	// +required
 	ClusterUID types.UID `json:"clusterUID" protobuf:"bytes,3,opt,name=clusterUID,casttype=k8s.io/apimachinery/pkg/types.UID"`
 
-	// claimUID is the uid of the member's id.k8s.io claim.
+	// claimUID is the uid of the clusterset.k8s.io claim with which the member joined. It tells this membership from a
+	// later one, so that leaving never frees what was reserved anew.
 	// +required
 	ClaimUID types.UID `json:"claimUID" protobuf:"bytes,4,opt,name=claimUID,casttype=k8s.io/apimachinery/pkg/types.UID"`
 }
