@@ -1,0 +1,15 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package etcd gives servers their store: an etcd embedded in a data directory, or an external cluster.
+//
+// A Backend holds one client that all resources of all servers in the process share (package registry/storage builds on it).
+// Embedded, its reads, writes and watches are direct calls into the etcd server; the unix socket serves what asks for an
+// endpoint. The etcd listens on that socket and on nothing else. One process has a data directory at a time (lock.go), and the
+// directory tells which format it was written in (format.go).
+//
+// Old revisions are compacted every five minutes by the apiserver's own compactor. When the space quota is reached etcd raises
+// the NOSPACE alarm, under which that compactor cannot work; space.go then compacts, defragments and lifts the alarm by itself.
+//
+// Nothing that etcd acknowledged is lost when the process is killed: every write is synced to the log first.
+package etcd

@@ -1,0 +1,66 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/klog/v2"
+)
+
+// newLogger sends etcd's log to klog: errors always, warnings at -v=1 unless they tell of trouble with the disk, the rest at
+// -v=4.
+func newLogger() *zap.Logger { return zap.New(klogCore{}) }
+
+type klogCore struct {
+	fields []zapcore.Field
+}
+
+func (c klogCore) Enabled(level zapcore.Level) bool {
+	return level >= zapcore.WarnLevel || klog.V(4).Enabled()
+}
+
+func (c klogCore) With(fields []zapcore.Field) zapcore.Core {
+	return klogCore{fields: append(append([]zapcore.Field{}, c.fields...), fields...)}
+}
+
+func (c klogCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(entry.Level) {
+		return checked.AddCore(entry, c)
+	}
+	return checked
+}
+
+func (c klogCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	encoded := zapcore.NewMapObjectEncoder()
+	for _, field := range append(append([]zapcore.Field{}, c.fields...), fields...) {
+		field.AddTo(encoded)
+	}
+	values := make([]any, 0, 2*len(encoded.Fields))
+	for key, value := range encoded.Fields {
+		values = append(values, key, value)
+	}
+	logger := klog.Background().WithName("etcd").WithValues(values...)
+	switch {
+	case entry.Level >= zapcore.ErrorLevel:
+		logger.Error(nil, entry.Message)
+	case entry.Level == zapcore.WarnLevel && tellsOfTheDisk(entry.Message):
+		logger.Info("warning: " + entry.Message)
+	case entry.Level == zapcore.WarnLevel:
+		logger.V(1).Info(entry.Message)
+	default:
+		logger.V(4).Info(entry.Message)
+	}
+	return nil
+}
+
+func (c klogCore) Sync() error { return nil }
+
+func tellsOfTheDisk(message string) bool {
+	switch message {
+	case "slow fdatasync", "all alarms", "alarm raised", "leader failed to send out heartbeat on time; took too long, leader is overloaded likely from slow disk":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,101 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	crdoptions "k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	basecompatibility "k8s.io/component-base/compatibility"
+
+	"github.com/kube-annex/annex/registry/storage"
+)
+
+// Storage says how one server keeps its objects.
+type Storage struct {
+	// Prefix is where the server's keys begin.
+	Prefix string
+	Scheme *runtime.Scheme
+	Codecs serializer.CodecFactory
+	// EffectiveVersion decides which versions are written.
+	EffectiveVersion basecompatibility.EffectiveVersion
+	// Resources tells which resources are on; nil means all.
+	Resources *serverstorage.ResourceConfig
+}
+
+// ApplyTo gives a server its storage: protobuf under <prefix>/<group>/<resource>, encrypted if so configured, behind watch
+// caches on the shared client, with health checks.
+func (b *Backend) ApplyTo(config *genericapiserver.Config, s Storage) error {
+	resources := s.Resources
+	if resources == nil {
+		resources = serverstorage.NewResourceConfig()
+	}
+	options := b.options(config, s.Prefix)
+	factory := groupPrefixes{serverstorage.NewDefaultStorageFactory(options.StorageConfig, runtime.ContentTypeProtobuf, s.Codecs,
+		serverstorage.NewDefaultResourceEncodingConfigForEffectiveVersion(s.Scheme, s.EffectiveVersion), resources, nil)}
+	if err := options.ApplyWithStorageFactoryTo(factory, config); err != nil {
+		if b.encryptionConfig != "" {
+			return fmt.Errorf("set up storage with --encryption-provider-config %s: %w", b.encryptionConfig, err)
+		}
+		return fmt.Errorf("set up storage: %w", err)
+	}
+	config.RESTOptionsGetter = b.share(config.RESTOptionsGetter)
+	config.AddHealthChecks(b.HealthCheck())
+	config.AddReadyzChecks(b.SpaceCheck())
+	return nil
+}
+
+// CustomResourceRESTOptions returns the storage of custom resources: JSON, on the shared client. The server's storage must
+// have been applied before, since both are encrypted by it.
+func (b *Backend) CustomResourceRESTOptions(config *genericapiserver.Config, prefix string) (generic.RESTOptionsGetter, error) {
+	return b.share(crdoptions.NewCRDRESTOptionsGetter(*b.options(config, prefix), config.ResourceTransformers, config.StorageObjectCountTracker)), nil
+}
+
+func (b *Backend) options(config *genericapiserver.Config, prefix string) *genericoptions.EtcdOptions {
+	backend := storagebackend.NewDefaultConfig(prefix, nil)
+	backend.Transport = b.Transport
+	backend.StorageObjectCountTracker = config.StorageObjectCountTracker
+	options := genericoptions.NewEtcdOptions(backend)
+	// Upstream's checks dial clients of their own.
+	options.SkipHealthEndpoints = true
+	options.EncryptionProviderConfigFilepath = b.encryptionConfig
+	options.EncryptionProviderConfigAutomaticReload = b.encryptionReload
+	return options
+}
+
+func (b *Backend) share(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+	return sharedGetter{RESTOptionsGetter: getter, decorator: storage.Decorator(b.Client, b.compactor)}
+}
+
+// sharedGetter builds every resource's storage on the shared client.
+type sharedGetter struct {
+	generic.RESTOptionsGetter
+	decorator generic.StorageDecorator
+}
+
+func (g sharedGetter) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := g.RESTOptionsGetter.GetRESTOptions(resource, example)
+	options.Decorator = g.decorator
+	return options, err
+}
+
+// groupPrefixes stores each resource under its group, so that resources of the same name stay apart.
+type groupPrefixes struct {
+	*serverstorage.DefaultStorageFactory
+}
+
+func (groupPrefixes) ResourcePrefix(resource schema.GroupResource) string {
+	if resource.Group == "" {
+		return "core/" + resource.Resource
+	}
+	return resource.Group + "/" + resource.Resource
+}
