@@ -43,11 +43,11 @@ func (c klogCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	}
 	logger := klog.Background().WithName("etcd").WithValues(values...)
 	switch {
-	case entry.Level >= zapcore.ErrorLevel:
+	case entry.Level >= zapcore.ErrorLevel && !isOrdinary(entry.Message):
 		logger.Error(nil, entry.Message)
 	case entry.Level == zapcore.WarnLevel && tellsOfTheDisk(entry.Message):
 		logger.Info("warning: " + entry.Message)
-	case entry.Level == zapcore.WarnLevel:
+	case entry.Level >= zapcore.WarnLevel:
 		logger.V(1).Info(entry.Message)
 	default:
 		logger.V(4).Info(entry.Message)
@@ -60,6 +60,15 @@ func (c klogCore) Sync() error { return nil }
 func tellsOfTheDisk(message string) bool {
 	switch message {
 	case "slow fdatasync", "all alarms", "alarm raised", "leader failed to send out heartbeat on time; took too long, leader is overloaded likely from slow disk":
+		return true
+	}
+	return false
+}
+
+// isOrdinary knows what etcd calls errors on each first start and each stop.
+func isOrdinary(message string) bool {
+	switch message {
+	case "setting up serving from embedded etcd failed.", "failed to update storage version":
 		return true
 	}
 	return false
