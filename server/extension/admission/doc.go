@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -50,21 +51,21 @@ func (a *asksAuthorizer) ValidateInitialization() error {
 }
 
 // mayReserve asks whether the user of a request holds the verb reserve on its object.
-func (a *asksAuthorizer) mayReserve(ctx context.Context, request admission.Attributes) (bool, error) {
+func (a *asksAuthorizer) mayReserve(ctx context.Context, request admission.Attributes, name string) (bool, error) {
 	decision, _, err := a.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User:            request.GetUserInfo(),
 		Verb:            "reserve",
 		APIGroup:        request.GetResource().Group,
 		APIVersion:      request.GetResource().Version,
 		Resource:        request.GetResource().Resource,
-		Name:            request.GetName(),
+		Name:            name,
 		ResourceRequest: true,
 	})
 	if decision == authorizer.DecisionAllow {
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("asking whether %q may reserve %s: %w", request.GetUserInfo().GetName(), request.GetName(), err)
+		return false, fmt.Errorf("asking whether %q may reserve %s: %w", request.GetUserInfo().GetName(), name, err)
 	}
 	return false, nil
 }
@@ -72,4 +73,16 @@ func (a *asksAuthorizer) mayReserve(ctx context.Context, request admission.Attri
 // concerns tells whether a request is about a resource itself, not a subresource of it.
 func concerns(request admission.Attributes, resource schema.GroupResource) bool {
 	return request.GetSubresource() == "" && request.GetResource().GroupResource() == resource
+}
+
+// nameIn returns the name of the object at hand. The request of a delete-collection has none, and comes once for the whole
+// and once for each object.
+func nameIn(request admission.Attributes) string {
+	if request.GetName() != "" {
+		return request.GetName()
+	}
+	if obj, err := meta.Accessor(request.GetOldObject()); err == nil {
+		return obj.GetName()
+	}
+	return ""
 }

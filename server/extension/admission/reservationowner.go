@@ -34,12 +34,12 @@ func (p *ReservationOwner) Validate(ctx context.Context, request admission.Attri
 	if !ok || !concerns(request, multicluster.Resource("clusteridreservations")) || reservation.Status.Owner == request.GetUserInfo().GetName() {
 		return nil
 	}
-	allowed, err := p.mayReserve(ctx, request)
+	allowed, err := p.mayReserve(ctx, request, reservation.Name)
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
 	if !allowed {
-		return apierrors.NewForbidden(multicluster.Resource("clusteridreservations"), request.GetName(), fmt.Errorf(
+		return apierrors.NewForbidden(multicluster.Resource("clusteridreservations"), reservation.Name, fmt.Errorf(
 			"the reservation belongs to %q; let its owner delete it, or ask an administrator for the verb \"reserve\" on clusteridreservations.%s", reservation.Status.Owner, multicluster.GroupName))
 	}
 	return nil

@@ -31,16 +31,16 @@ func NewReservedClaimNames() *ReservedClaimNames {
 
 // Validate implements admission.ValidationInterface.
 func (p *ReservedClaimNames) Validate(ctx context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
-	// A delete-collection comes once without a name, and then once for each object.
-	if !concerns(request, multicluster.Resource("clusterclaims")) || request.GetName() == "" || !isReservedClaimName(request.GetName()) {
+	name := nameIn(request)
+	if !concerns(request, multicluster.Resource("clusterclaims")) || !isReservedClaimName(name) {
 		return nil
 	}
-	allowed, err := p.mayReserve(ctx, request)
+	allowed, err := p.mayReserve(ctx, request, name)
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
 	if !allowed {
-		return apierrors.NewForbidden(multicluster.Resource("clusterclaims"), request.GetName(), fmt.Errorf(
+		return apierrors.NewForbidden(multicluster.Resource("clusterclaims"), name, fmt.Errorf(
 			"names ending in .k8s.io or .kubernetes.io are reserved for the Kubernetes project; choose a name under a domain of yours, or ask an administrator for the verb \"reserve\" on clusterclaims.%s", multicluster.GroupName))
 	}
 	return nil
