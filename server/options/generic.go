@@ -1,0 +1,50 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+)
+
+// maxRequestBodyBytes is what a request may carry; encoded for storage it is smaller.
+const maxRequestBodyBytes = 3 << 20
+
+// NewGenericConfig returns what the configurations of all Annex servers share. The name ("annex-apiserver") and the
+// listener's address make the server's identity: the generic server's default would be the same for every server on a
+// machine, a kube-apiserver included.
+func NewGenericConfig(name string, codecs serializer.CodecFactory, listener net.Listener) (*genericapiserver.RecommendedConfig, error) {
+	identity, err := serverIdentity(name, listener.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	config := genericapiserver.NewRecommendedConfig(codecs)
+	config.APIServerID = identity
+	config.EffectiveVersion = NewEffectiveVersion()
+	config.MaxRequestBodyBytes = maxRequestBodyBytes
+	config.RequestTimeout = time.Minute
+	config.MinRequestTimeout = 1800
+	config.EnableMetrics = true
+	config.EnableProfiling = false // Features.ApplyTo turns it on
+	// Watches are told to end when the server stops, so that their clients go elsewhere at once and Run need not wait for them.
+	config.ShutdownWatchTerminationGracePeriod = 2 * time.Second
+	return config, nil
+}
+
+func serverIdentity(name, address string) (string, error) {
+	hostname, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("make the server's identity from the host name: %w", err)
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{hostname, name, address}, "\x00")))
+	return name + "-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16])), nil
+}
