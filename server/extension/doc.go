@@ -1,0 +1,10 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package extension is the extension apiserver: the groups features.k8s.io, multicluster.k8s.io and node.k8s.io as a
+// server of their own, which any host cluster puts behind APIService objects.
+//
+// The server keeps its objects in its own etcd and asks the host for everything else: who a user is, what they may do,
+// which namespaces exist, how requests are queued. None of that has to be there when it starts: it serves at once, is
+// alive, and becomes ready when the host has answered.
+package extension

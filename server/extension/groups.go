@@ -1,0 +1,77 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extension
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	featuresinstall "github.com/kube-annex/annex/apis/features/install"
+	featuresv1alpha1 "github.com/kube-annex/annex/apis/features/v1alpha1"
+	multiclusterinstall "github.com/kube-annex/annex/apis/multicluster/install"
+	multiclusterv1alpha1 "github.com/kube-annex/annex/apis/multicluster/v1alpha1"
+	nodeinstall "github.com/kube-annex/annex/apis/node/install"
+	nodev1alpha1 "github.com/kube-annex/annex/apis/node/v1alpha1"
+	featuresregistry "github.com/kube-annex/annex/registry/features"
+	multiclusterregistry "github.com/kube-annex/annex/registry/multicluster"
+	noderegistry "github.com/kube-annex/annex/registry/node"
+	"github.com/kube-annex/annex/registry/resource"
+)
+
+// served are the group-versions of the server and what installs their kinds.
+var served = []struct {
+	version schema.GroupVersion
+	install func(*resource.Group) error
+}{
+	{featuresv1alpha1.SchemeGroupVersion, featuresregistry.Install},
+	{multiclusterv1alpha1.SchemeGroupVersion, multiclusterregistry.Install},
+	{nodev1alpha1.SchemeGroupVersion, noderegistry.Install},
+}
+
+// GroupVersions returns what the server serves, in the order in which it is installed.
+func GroupVersions() []schema.GroupVersion {
+	versions := make([]schema.GroupVersion, 0, len(served))
+	for _, group := range served {
+		versions = append(versions, group.version)
+	}
+	return versions
+}
+
+// newScheme returns a scheme with all kinds of the server. Each server has its own: schemes can be changed.
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	featuresinstall.Install(scheme)
+	multiclusterinstall.Install(scheme)
+	nodeinstall.Install(scheme)
+	// Options such as ListOptions and answers such as Status are looked up in the legacy group's version.
+	unversioned := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(scheme, unversioned)
+	scheme.AddUnversionedTypes(unversioned,
+		&metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	return scheme
+}
+
+// installGroups builds the storage of all kinds and serves them.
+func installGroups(server *genericapiserver.GenericAPIServer, scheme *runtime.Scheme, codecs serializer.CodecFactory, getter generic.RESTOptionsGetter) error {
+	infos := make([]*genericapiserver.APIGroupInfo, 0, len(served))
+	for _, next := range served {
+		group := resource.NewGroup(scheme, codecs, getter, next.version)
+		// The server destroys the storages of installed groups, so those of a half-built one are handed to it as well.
+		server.RegisterDestroyFunc(group.Destroy)
+		if err := next.install(group); err != nil {
+			return fmt.Errorf("build %s: %w", next.version, err)
+		}
+		infos = append(infos, group.APIGroupInfo())
+	}
+	if err := server.InstallAPIGroups(infos...); err != nil {
+		return fmt.Errorf("serve the API groups: %w", err)
+	}
+	return nil
+}

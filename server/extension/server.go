@@ -1,0 +1,151 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extension
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	generatedopenapi "github.com/kube-annex/annex/generated/openapi"
+	"github.com/kube-annex/annex/server/etcd"
+	"github.com/kube-annex/annex/server/openapi"
+	"github.com/kube-annex/annex/server/options"
+)
+
+const (
+	// Name is the server's name in metrics, logs and its identity.
+	Name = "annex-apiserver"
+	// StoragePrefix is where the server's objects are in etcd. A host's are under /registry, so both can share a store.
+	StoragePrefix = "/annex.io/registry"
+	// informerResync is how often the informers of the host's objects repeat what they know.
+	informerResync = 10 * time.Minute
+)
+
+// Server is one extension apiserver. It can be run once.
+type Server struct {
+	options CompletedOptions
+	backend *etcd.Backend
+	ready   chan struct{}
+}
+
+// New returns a server that keeps its objects in the backend. It starts nothing.
+func New(completed CompletedOptions, backend *etcd.Backend) *Server {
+	return &Server{options: completed, backend: backend, ready: make(chan struct{})}
+}
+
+// Ready is closed when /readyz is green for the first time.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Run listens, serves, and returns when the context has ended and all requests under way have been answered. The
+// backend has to outlive it.
+func (s *Server) Run(ctx context.Context) error {
+	listener, err := s.options.Serving.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	// What the server needs while it drains ends after it.
+	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stopBackground()
+
+	built, err := s.build(listener)
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	defer built.hostInformers.Shutdown()
+	for _, work := range built.background {
+		running.Go(func() { work(background) })
+	}
+	running.Go(func() {
+		if err := options.WaitReady(ctx, built.server.LoopbackClientConfig); err == nil {
+			close(s.ready)
+		}
+	})
+	if err := built.server.PrepareRun().RunWithContext(ctx); err != nil {
+		return fmt.Errorf("run %s: %w", Name, err)
+	}
+	return nil
+}
+
+// parts are what build makes and Run runs.
+type parts struct {
+	server        *genericapiserver.GenericAPIServer
+	hostInformers informers.SharedInformerFactory
+	background    []func(context.Context)
+}
+
+func (s *Server) build(listener net.Listener) (*parts, error) {
+	scheme := newScheme()
+	codecs := serializer.NewCodecFactory(scheme)
+	config, err := options.NewGenericConfig(Name, codecs, listener)
+	if err != nil {
+		return nil, err
+	}
+	config.FeatureGate = utilfeature.DefaultFeatureGate
+	if err = s.options.Serving.ApplyTo(&config.Config, listener); err != nil {
+		return nil, err
+	}
+	openapi.Apply(&config.Config, "Annex", generatedopenapi.GetOpenAPIDefinitions, scheme)
+	host, err := kubernetes.NewForConfig(s.options.host)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the host: %w", err)
+	}
+	config.ClientConfig = s.options.host
+	config.SharedInformerFactory = informers.NewSharedInformerFactory(host, informerResync)
+	result := &parts{hostInformers: config.SharedInformerFactory}
+
+	trust := &hostTrust{client: host, allowAnyName: s.options.Authentication.RequestHeader.AllowAnyName}
+	if err = s.options.Authentication.ApplyTo(&config.Config, host.AuthenticationV1(), trust); err != nil {
+		return nil, err
+	}
+	if s.options.Authentication.NeedsHost() {
+		config.AddReadyzChecks(healthz.NamedCheck("host-authentication", trust.Check))
+		result.background = append(result.background, trust.Run)
+	}
+	if config.Authorization.Authorizer, err = s.options.Authorization.Authorizer(host.AuthorizationV1()); err != nil {
+		return nil, err
+	}
+	if err = s.options.Audit.ApplyTo(&config.Config); err != nil {
+		return nil, err
+	}
+	s.options.Features.ApplyTo(&config.Config)
+	if s.options.Features.PriorityAndFairness {
+		queues := newFlowControl(host, config.MaxRequestsInFlight+config.MaxMutatingRequestsInFlight)
+		if err = queues.applyTo(&config.Config); err != nil {
+			return nil, fmt.Errorf("set up priority and fairness: %w", err)
+		}
+		result.background = append(result.background, queues.Run)
+	}
+	if err = applyAdmission(config, host); err != nil {
+		return nil, err
+	}
+	if err = s.backend.ApplyTo(&config.Config, etcd.Storage{
+		Prefix: StoragePrefix, Scheme: scheme, Codecs: codecs, EffectiveVersion: config.EffectiveVersion,
+	}); err != nil {
+		return nil, err
+	}
+
+	server, err := config.Complete().New(Name, genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("build %s: %w", Name, err)
+	}
+	if err := installGroups(server, scheme, codecs, config.RESTOptionsGetter); err != nil {
+		server.Destroy()
+		return nil, err
+	}
+	result.server = server
+	return result, nil
+}
