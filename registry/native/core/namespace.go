@@ -101,10 +101,12 @@ type keptStorage interface {
 	rest.Watcher
 	rest.Creater
 	rest.Updater
-	rest.ResetFieldsFilterStrategy
+	rest.ResetFieldsStrategy
 	rest.StorageVersionProvider
 	rest.StorageWithReadiness
 }
+
+var _ keptStorage = &resource.REST{}
 
 // undeletable hides the deletion of a storage, so that its verbs are not served.
 type undeletable struct{ keptStorage }

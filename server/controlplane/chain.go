@@ -1,0 +1,132 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apiserver/pkg/endpoints/filters"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/notfoundhandler"
+	"k8s.io/apiserver/pkg/util/webhook"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+
+	"github.com/kube-annex/annex/registry/native"
+)
+
+// drainTimeout bounds how long connections are waited for once no request is under way on them.
+const drainTimeout = 5 * time.Second
+
+// chain is the three servers, each delegating to the next.
+type chain struct {
+	*foundation
+	customResources *apiextensionsapiserver.CustomResourceDefinitions
+	native          *genericapiserver.GenericAPIServer
+	aggregator      *aggregatorapiserver.APIAggregator
+}
+
+// destroy stops what the constructors have started, where the chain is not going to run.
+func (c *chain) destroy() {
+	switch {
+	case c.aggregator != nil:
+		c.aggregator.GenericAPIServer.Destroy()
+	case c.native != nil:
+		c.native.Destroy()
+	case c.customResources != nil:
+		c.customResources.GenericAPIServer.Destroy()
+	}
+}
+
+// build makes the chain from its end.
+func (s *Server) build(listener net.Listener) (*chain, error) {
+	foundation, err := s.foundation(listener)
+	if err != nil {
+		return nil, err
+	}
+	c := &chain{foundation: foundation}
+	if err := s.assemble(c); err != nil {
+		c.destroy()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (s *Server) assemble(c *chain) error {
+	customResources, err := s.customResourcesConfig(c.foundation)
+	if err != nil {
+		return err
+	}
+	aggregator, err := s.aggregatorConfig(c.foundation)
+	if err != nil {
+		return err
+	}
+	notFound := notfoundhandler.New(c.codecs, filters.NoMuxAndDiscoveryIncompleteKey)
+	c.customResources, err = customResources.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
+	if err != nil {
+		return fmt.Errorf("build the server of custom resources: %w", err)
+	}
+	completed := c.config.Complete()
+	if c.native, err = completed.New(Name, c.customResources.GenericAPIServer); err != nil {
+		return fmt.Errorf("build the server of native kinds: %w", err)
+	}
+	if err := native.Install(c.native, c.scheme, c.codecs, completed.RESTOptionsGetter, native.Reviewers{
+		Tokens: completed.Authentication.Authenticator, Audiences: completed.Authentication.APIAudiences,
+		Access: completed.Authorization.Authorizer, Rules: completed.RuleResolver,
+	}); err != nil {
+		return err
+	}
+	if c.aggregator, err = aggregator.Complete().NewWithDelegate(c.native); err != nil {
+		return fmt.Errorf("build the aggregator: %w", err)
+	}
+	c.aggregator.GenericAPIServer.ShutdownTimeout = drainTimeout
+	return nil
+}
+
+func (s *Server) customResourcesConfig(f *foundation) (*apiextensionsapiserver.Config, error) {
+	config, err := f.copyFor(s.backend, apiextensionsapiserver.Scheme, apiextensionsapiserver.Codecs)
+	if err != nil {
+		return nil, err
+	}
+	config.MergedResourceConfig = apiextensionsapiserver.DefaultAPIResourceConfigSource()
+	storage, err := s.backend.CustomResourceRESTOptions(&config.Config, StoragePrefix)
+	if err != nil {
+		return nil, err
+	}
+	return &apiextensionsapiserver.Config{
+		GenericConfig: config,
+		ExtraConfig: apiextensionsapiserver.ExtraConfig{
+			CRDRESTOptionsGetter: storage,
+			// With more than one, a new definition would wait 5 s for the other replicas to see it.
+			MasterCount:         1,
+			ServiceResolver:     s.options.ServiceResolver,
+			AuthResolverWrapper: webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, config.LoopbackClientConfig, config.TracerProvider),
+		},
+	}, nil
+}
+
+func (s *Server) aggregatorConfig(f *foundation) (*aggregatorapiserver.Config, error) {
+	config, err := f.copyFor(s.backend, aggregatorscheme.Scheme, aggregatorscheme.Codecs)
+	if err != nil {
+		return nil, err
+	}
+	config.MergedResourceConfig = aggregatorapiserver.DefaultAPIResourceConfigSource()
+	// The aggregator publishes its own OpenAPI together with that of everything behind it.
+	config.SkipOpenAPIInstallation = true
+	return &aggregatorapiserver.Config{
+		GenericConfig: config,
+		ExtraConfig: aggregatorapiserver.ExtraConfig{
+			ProxyClientCertFile: s.options.ProxyClientCertFile,
+			ProxyClientKeyFile:  s.options.ProxyClientKeyFile,
+			ServiceResolver:     s.options.ServiceResolver,
+			// An extension server that redirects could send its users' requests anywhere.
+			RejectForwardingRedirects: true,
+			// It wants Services and EndpointSlices; controllers/availability does without.
+			DisableRemoteAvailableConditionController: true,
+		},
+	}, nil
+}

@@ -1,0 +1,129 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kube-annex/annex/registry/native"
+	"github.com/kube-annex/annex/server/controlplane/controllers/authenticationtrust"
+	"github.com/kube-annex/annex/server/etcd"
+	"github.com/kube-annex/annex/server/openapi"
+	"github.com/kube-annex/annex/server/options"
+)
+
+// informerResync is how often informers repeat what they know.
+const informerResync = 10 * time.Minute
+
+// foundation is what the three servers of the chain share.
+type foundation struct {
+	// config is that of the native kinds; the others are made from copies.
+	config *genericapiserver.RecommendedConfig
+	scheme *runtime.Scheme
+	codecs serializer.CodecFactory
+	client kubernetes.Interface
+	policy policy
+	trust  authenticationtrust.Trust
+}
+
+func (s *Server) foundation(listener net.Listener) (*foundation, error) {
+	scheme := native.NewScheme()
+	f := &foundation{scheme: scheme, codecs: serializer.NewCodecFactory(scheme), policy: builtinPolicy()}
+	var err error
+	if f.config, err = options.NewGenericConfig(Name, f.codecs, listener); err != nil {
+		return nil, err
+	}
+	config := &f.config.Config
+	config.FeatureGate = utilfeature.DefaultFeatureGate
+	if err := s.options.Serving.ApplyTo(config, listener); err != nil {
+		return nil, err
+	}
+	config.LoopbackClientConfig.ContentType = runtime.ContentTypeProtobuf
+	config.LoopbackClientConfig.DisableCompression = true
+	if f.client, err = kubernetes.NewForConfig(config.LoopbackClientConfig); err != nil {
+		return nil, fmt.Errorf("make the loopback client: %w", err)
+	}
+	f.config.SharedInformerFactory = informers.NewSharedInformerFactoryWithOptions(f.client, informerResync, informers.WithTransform(withoutManagedFields))
+
+	served := servedSchemes(native.NewServedScheme())
+	openapi.Apply(config, "Annex", definitions(served...), served...)
+	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
+	config.BuildHandlerChainFunc = endLongRequestsOnShutdown
+
+	if f.trust, err = s.options.applyAuthentication(config); err != nil {
+		return nil, err
+	}
+	if config.Authorization.Authorizer, err = f.policy.authorizers(s.options.Authorizers); err != nil {
+		return nil, fmt.Errorf("set up authorization: %w", err)
+	}
+	config.RuleResolver = f.policy
+	if err := s.options.Audit.ApplyTo(config); err != nil {
+		return nil, err
+	}
+	s.options.Features.ApplyTo(config)
+	if s.options.Features.PriorityAndFairness {
+		config.FlowControl = utilflowcontrol.New(f.config.SharedInformerFactory, f.client.FlowcontrolV1(),
+			config.MaxRequestsInFlight+config.MaxMutatingRequestsInFlight)
+	}
+	if err := applyAdmission(config, f.client, f.config.SharedInformerFactory); err != nil {
+		return nil, err
+	}
+	err = s.backend.ApplyTo(config, etcd.Storage{Prefix: StoragePrefix, Scheme: scheme, Codecs: f.codecs, EffectiveVersion: config.EffectiveVersion})
+	return f, err
+}
+
+// copyFor returns the configuration for another server of the chain, with storage for the kinds of its scheme.
+func (f *foundation) copyFor(backend *etcd.Backend, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*genericapiserver.RecommendedConfig, error) {
+	config := *f.config
+	// Hooks are registered once, with the server of the native kinds, and reach the others through the chain.
+	config.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
+	config.RESTOptionsGetter = nil
+	// Health checks of the store are already among those that were copied.
+	healthz, livez, readyz := config.HealthzChecks, config.LivezChecks, config.ReadyzChecks
+	if err := backend.ApplyTo(&config.Config, etcd.Storage{Prefix: StoragePrefix, Scheme: scheme, Codecs: codecs, EffectiveVersion: config.EffectiveVersion}); err != nil {
+		return nil, err
+	}
+	config.HealthzChecks, config.LivezChecks, config.ReadyzChecks = healthz, livez, readyz
+	return &config, nil
+}
+
+// endLongRequestsOnShutdown is the usual handler chain, in which watches and other long requests end when the server is
+// told to. Those of native kinds would do so by themselves; those that are proxied to an extension server would be waited
+// for until that ends them.
+func endLongRequestsOnShutdown(api http.Handler, config *genericapiserver.Config) http.Handler {
+	stopping := wait.ContextForChannel(config.ShutdownInitiatedNotify())
+	return genericapiserver.DefaultBuildHandlerChain(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if info, ok := request.RequestInfoFrom(r.Context()); ok && config.LongRunningFunc(r, info) {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			defer context.AfterFunc(stopping, cancel)()
+			r = r.WithContext(ctx)
+		}
+		api.ServeHTTP(w, r)
+	}), config)
+}
+
+// withoutManagedFields spares informers what no controller reads.
+func withoutManagedFields(obj any) (any, error) {
+	if accessor, err := meta.Accessor(obj); err == nil && accessor.GetManagedFields() != nil {
+		accessor.SetManagedFields(nil)
+	}
+	return obj, nil
+}

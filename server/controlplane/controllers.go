@@ -1,0 +1,117 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/server/healthz"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
+
+	"github.com/kube-annex/annex/server/controlplane/controllers/authenticationtrust"
+	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/controllers/crdregistration"
+	"github.com/kube-annex/annex/server/controlplane/controllers/flowcontrol"
+	"github.com/kube-annex/annex/server/controlplane/controllers/systemnamespaces"
+)
+
+// registrationWorkers is how many APIServices are written at once.
+const registrationWorkers = 5
+
+// controllers are what runs beside the servers in every replica.
+type controllers struct {
+	run    []func(context.Context)
+	checks []healthz.HealthChecker
+}
+
+// controllers makes them; it starts none.
+func (s *Server) controllers(c *chain) (*controllers, error) {
+	services := c.aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices()
+	client, err := apiregistrationclient.NewForConfig(c.config.LoopbackClientConfig)
+	if err != nil {
+		return nil, fmt.Errorf("make the loopback client for APIServices: %w", err)
+	}
+	namespaces := systemnamespaces.New(c.client, systemNamespaces()...)
+	trust := authenticationtrust.New(c.client, c.trust, namespaces.Exist())
+	remote := availability.New(services, client, s.options.ServiceResolver, s.options.ProxyClientCertFile, s.options.ProxyClientKeyFile)
+
+	registration := autoregister.NewAutoRegisterController(services, client)
+	local := localAPIServices(c)
+	for _, service := range local {
+		registration.AddAPIServiceToSyncOnStart(service)
+	}
+	definitions := crdregistration.New(c.customResources.Informers.Apiextensions().V1().CustomResourceDefinitions(), registration)
+
+	out := &controllers{
+		run: []func(context.Context){
+			namespaces.Run, trust.Run, remote.Run, definitions.Run,
+			func(ctx context.Context) {
+				select {
+				case <-definitions.Synced():
+					registration.Run(registrationWorkers, ctx.Done())
+				case <-ctx.Done():
+				}
+			},
+		},
+		checks: []healthz.HealthChecker{
+			healthz.NamedCheck("system-namespaces", namespaces.Check),
+			healthz.NamedCheck("authentication-trust", trust.Check),
+			healthz.NamedCheck("local-apiservices", allAvailable(services.Lister(), local)),
+		},
+	}
+	if s.options.Features.PriorityAndFairness {
+		queues := flowcontrol.New(c.client.FlowcontrolV1(), c.config.SharedInformerFactory.Flowcontrol().V1())
+		out.run = append(out.run, queues.Run)
+	}
+	return out, nil
+}
+
+// addReadinessChecks makes /readyz wait until the controllers have brought about what clients count on.
+func (s *Server) addReadinessChecks(c *chain, controllers *controllers) error {
+	if err := c.aggregator.GenericAPIServer.AddReadyzChecks(controllers.checks...); err != nil {
+		return fmt.Errorf("add readiness checks: %w", err)
+	}
+	return nil
+}
+
+// localAPIServices returns an APIService for everything built in, and puts it in order in discovery.
+func localAPIServices(c *chain) []*apiregistrationv1.APIService {
+	var services []*apiregistrationv1.APIService
+	known := priorities()
+	for gv, p := range known {
+		c.config.AggregatedDiscoveryGroupManager.SetGroupVersionPriority(metav1.GroupVersion(gv), int(p.group), int(p.version))
+	}
+	for _, path := range c.native.ListedPaths() {
+		gv, ok := versionOf(path)
+		p, listed := known[gv]
+		if !ok || !listed {
+			continue
+		}
+		services = append(services, &apiregistrationv1.APIService{
+			ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group},
+			Spec: apiregistrationv1.APIServiceSpec{
+				Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: p.group, VersionPriority: p.version,
+			},
+		})
+	}
+	return services
+}
+
+// versionOf returns the group-version that is served under a path.
+func versionOf(path string) (schema.GroupVersion, bool) {
+	if path == "/api/v1" {
+		return schema.GroupVersion{Version: "v1"}, true
+	}
+	parts := strings.Split(path, "/")
+	if len(parts) != 4 || parts[1] != "apis" {
+		return schema.GroupVersion{}, false
+	}
+	return schema.GroupVersion{Group: parts[2], Version: parts[3]}, true
+}

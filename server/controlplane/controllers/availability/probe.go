@@ -1,0 +1,104 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package availability
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/transport"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/controllers/status/remote"
+)
+
+const (
+	// asker is who asks, as in every Kubernetes aggregator.
+	asker = "system:kube-aggregator"
+	// patience is how long an answer may take.
+	patience = 5 * time.Second
+	// maxBody is how much of an answer is read, so that its connection can be used again.
+	maxBody = 1 << 20
+)
+
+// probe asks servers for the discovery document of their version.
+type probe struct {
+	resolver          Resolver
+	certFile, keyFile string
+}
+
+// ask returns nil if the APIService's server answers, and else an error that is the same as long as the reason is.
+func (p probe) ask(ctx context.Context, service *apiregistrationv1.APIService) error {
+	reference := service.Spec.Service
+	port := int32(443)
+	if reference.Port != nil {
+		port = *reference.Port
+	}
+	endpoint, err := p.resolver.ResolveEndpoint(reference.Namespace, reference.Name, port)
+	if err != nil {
+		return fmt.Errorf("resolve service: %w", err)
+	}
+	roundTripper, err := p.transport(service)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	target := url.URL{Scheme: "https", Host: endpoint.Host, Path: "/apis/" + service.Spec.Group + "/" + service.Spec.Version}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", target.String(), err)
+	}
+	// The group is allowed everything everywhere: whether the server answers is not a question of rights.
+	transport.SetAuthProxyHeaders(request, asker, "", []string{user.SystemPrivilegedGroup}, nil)
+	response, err := roundTripper.RoundTrip(request)
+	if err != nil {
+		// Connections to a server that is away must not be tried again once it is back.
+		utilnet.CloseIdleConnectionsFor(roundTripper)
+		return fmt.Errorf("failing or missing response from %s: %w", target.String(), stable(err))
+	}
+	defer func() { _ = response.Body.Close() }()
+	_, _ = io.CopyN(io.Discard, response.Body, maxBody)
+	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusMultipleChoices {
+		return fmt.Errorf("bad status from %s: %d", target.String(), response.StatusCode)
+	}
+	return nil
+}
+
+// transport returns the one that the aggregator proxies with, connections included.
+func (p probe) transport(service *apiregistrationv1.APIService) (http.RoundTripper, error) {
+	var cert, key []byte
+	if p.certFile != "" {
+		var err error
+		if cert, err = os.ReadFile(p.certFile); err != nil {
+			return nil, fmt.Errorf("read --proxy-client-cert-file: %w", err)
+		}
+		if key, err = os.ReadFile(p.keyFile); err != nil {
+			return nil, fmt.Errorf("read --proxy-client-key-file: %w", err)
+		}
+	}
+	roundTripper, err := transport.New(remote.BuildTransportConfig(nil, cert, key, service))
+	if err != nil {
+		return nil, fmt.Errorf("set up TLS: %w", err)
+	}
+	return roundTripper, nil
+}
+
+// stable takes out of a network error what differs from one attempt to the next, such as our own port: a message that
+// changes would be a write to the APIService each time.
+func stable(err error) error {
+	var operation *net.OpError
+	if errors.As(err, &operation) {
+		return fmt.Errorf("%s: %w", operation.Op, operation.Err)
+	}
+	return err
+}

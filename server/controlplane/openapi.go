@@ -1,0 +1,63 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"maps"
+	"reflect"
+	"strings"
+
+	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	apiextensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
+	"k8s.io/apimachinery/pkg/runtime"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+	aggregatoropenapi "k8s.io/kube-aggregator/pkg/generated/openapi"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/util"
+
+	nativeopenapi "github.com/kube-annex/annex/generated/openapi/native"
+)
+
+// definitions returns the OpenAPI definitions of what the schemes hold and of everything those refer to. The generated
+// packages define far more, and each definition that is published costs memory for as long as the server runs.
+func definitions(schemes ...*runtime.Scheme) common.GetOpenAPIDefinitions {
+	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		all := nativeopenapi.GetOpenAPIDefinitions(ref)
+		maps.Copy(all, apiextensionsopenapi.GetOpenAPIDefinitions(ref))
+		maps.Copy(all, aggregatoropenapi.GetOpenAPIDefinitions(ref))
+		reachable := map[string]common.OpenAPIDefinition{}
+		for name := range all {
+			// The routes that every server has refer to these without any scheme.
+			if strings.HasPrefix(name, "io.k8s.apimachinery.") {
+				include(reachable, all, name)
+			}
+		}
+		for _, scheme := range schemes {
+			for _, goType := range scheme.AllKnownTypes() {
+				include(reachable, all, modelName(goType))
+			}
+		}
+		return reachable
+	}
+}
+
+func include(into, all map[string]common.OpenAPIDefinition, name string) {
+	definition, known := all[name]
+	if _, done := into[name]; done || !known {
+		return
+	}
+	into[name] = definition
+	for _, dependency := range definition.Dependencies {
+		include(into, all, dependency)
+	}
+}
+
+func modelName(goType reflect.Type) string {
+	return util.GetCanonicalTypeName(reflect.New(goType).Interface())
+}
+
+// servedSchemes are the schemes of all three servers, the native kinds without their hub.
+func servedSchemes(native *runtime.Scheme) []*runtime.Scheme {
+	return []*runtime.Scheme{native, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme}
+}

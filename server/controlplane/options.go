@@ -1,0 +1,124 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+
+	"github.com/spf13/pflag"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+
+	"github.com/kube-annex/annex/server/options"
+)
+
+// defaultPort is where a kube-apiserver listens, too.
+const defaultPort = 6443
+
+// Options configure a control plane.
+type Options struct {
+	Serving  options.Serving
+	Audit    options.Audit
+	Features options.Features
+
+	// ClientCAFile holds the authorities of client certificates.
+	ClientCAFile string
+	// RequestHeaderCAFile holds the authorities of front proxies, and RequestHeaderAllowedNames their names. The
+	// aggregator's own certificate for extension servers is of them, too: they are told to believe its headers.
+	RequestHeaderCAFile       string
+	RequestHeaderAllowedNames []string
+	// ProxyClientCertFile and ProxyClientKeyFile are what the aggregator shows to extension servers.
+	ProxyClientCertFile, ProxyClientKeyFile string
+
+	// ServiceResolver finds the servers behind remote APIServices and webhooks. Without it there are none.
+	ServiceResolver aggregatorapiserver.ServiceResolver
+	// Authenticators and Authorizers are asked after the built-in ones.
+	Authenticators []authenticator.Request
+	Authorizers    []authorizer.Authorizer
+}
+
+// NewOptions returns a control plane on port 6443 of all interfaces that nobody can sign in to yet.
+func NewOptions() *Options {
+	return &Options{
+		Serving:  options.NewServing("", net.IPv4zero, defaultPort),
+		Audit:    options.NewAudit(),
+		Features: options.NewFeatures(),
+	}
+}
+
+// AddFlags adds flags under the names that a kube-apiserver has for them.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	o.Serving.AddFlags(fs)
+	o.Audit.AddFlags(fs)
+	o.Features.AddFlags(fs)
+	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
+		"File with the authorities of client certificates, in PEM. The common name is the user, the organizations are the groups; system:masters may do everything.")
+	fs.StringVar(&o.RequestHeaderCAFile, "requestheader-client-ca-file", o.RequestHeaderCAFile,
+		"File with the authorities of front proxies, which name users in request headers, in PEM. Extension servers are told to believe them.")
+	fs.StringSliceVar(&o.RequestHeaderAllowedNames, "requestheader-allowed-names", o.RequestHeaderAllowedNames,
+		"Common names that a front proxy's client certificate may have, that of --proxy-client-cert-file included.")
+	fs.StringVar(&o.ProxyClientCertFile, "proxy-client-cert-file", o.ProxyClientCertFile,
+		"File with the certificate that this server shows to extension servers when it passes requests on, in PEM.")
+	fs.StringVar(&o.ProxyClientKeyFile, "proxy-client-key-file", o.ProxyClientKeyFile, "File with the key of --proxy-client-cert-file, in PEM.")
+}
+
+// Validate reports every mistake, files that cannot be read included.
+func (o *Options) Validate() []error {
+	errs := o.Serving.Validate()
+	errs = append(errs, o.Audit.Validate()...)
+	errs = append(errs, o.Features.Validate()...)
+	if o.ClientCAFile == "" && o.RequestHeaderCAFile == "" && len(o.Authenticators) == 0 {
+		errs = append(errs, errors.New("nobody could sign in; set --client-ca-file"))
+	}
+	if err := options.ValidateCAFile("client-ca-file", o.ClientCAFile); err != nil {
+		errs = append(errs, err)
+	}
+	requestHeader := o.requestHeader()
+	errs = append(errs, requestHeader.Validate()...)
+	if o.ProxyClientCertFile != "" || o.ProxyClientKeyFile != "" {
+		errs = append(errs, options.ValidateKeyPair("proxy-client-cert-file", o.ProxyClientCertFile, "proxy-client-key-file", o.ProxyClientKeyFile)...)
+	}
+	return errs
+}
+
+func (o *Options) requestHeader() options.RequestHeader {
+	requestHeader := options.NewRequestHeader()
+	requestHeader.ClientCAFile = o.RequestHeaderCAFile
+	requestHeader.AllowedNames = o.RequestHeaderAllowedNames
+	return requestHeader
+}
+
+// CompletedOptions are options that have been found valid; only Complete makes them.
+type CompletedOptions struct {
+	*completedOptions
+}
+
+type completedOptions struct {
+	Options
+}
+
+// Complete validates the options. The error lists every mistake.
+func (o *Options) Complete() (CompletedOptions, error) {
+	if err := utilerrors.NewAggregate(o.Validate()); err != nil {
+		return CompletedOptions{}, err
+	}
+	completed := &completedOptions{Options: *o}
+	if completed.ServiceResolver == nil {
+		completed.ServiceResolver = noServices{}
+	}
+	return CompletedOptions{completed}, nil
+}
+
+// noServices is how services are resolved where nobody said how.
+type noServices struct{}
+
+func (noServices) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
+	return nil, fmt.Errorf("service %s/%s with port %d cannot be resolved: this control plane has no Service kind and was given no other way", namespace, name, port)
+}

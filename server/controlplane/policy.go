@@ -1,0 +1,74 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// grant allows subjects what the rules say. Subjects are written "user:name" or "group:name".
+type grant struct {
+	why string
+	to  []string
+	// namespace restricts rules about resources to one namespace; empty means everywhere.
+	namespace string
+	rules     []rbacv1.PolicyRule
+}
+
+// builtinPolicy is who may do what. Nobody else may do anything.
+func builtinPolicy() []grant {
+	return []grant{
+		{
+			why: "administrators, and the server itself",
+			to:  []string{"group:system:masters"},
+			rules: []rbacv1.PolicyRule{
+				{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
+				{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
+			},
+		},
+		{
+			why: "probes, which have no identity",
+			to:  []string{"group:system:unauthenticated", "group:system:authenticated"},
+			rules: []rbacv1.PolicyRule{
+				{Verbs: []string{"get"}, NonResourceURLs: []string{"/healthz", "/livez", "/readyz"}},
+			},
+		},
+		{
+			why: "everyone may see what there is, and ask about themselves",
+			to:  []string{"group:system:authenticated"},
+			rules: []rbacv1.PolicyRule{
+				{Verbs: []string{"get"}, NonResourceURLs: []string{"/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/version", "/version/"}},
+				{Verbs: []string{"create"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"selfsubjectreviews"}},
+				{Verbs: []string{"create"}, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}},
+			},
+		},
+		{
+			why: "aggregators read discovery and OpenAPI of extension servers, which ask here whether they may",
+			to:  []string{"user:system:aggregator", "user:system:kube-aggregator"},
+			rules: []rbacv1.PolicyRule{
+				{Verbs: []string{"get"}, NonResourceURLs: []string{"/", "/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"}},
+			},
+		},
+		{
+			why: "the extension apiserver has users authenticated and authorized here, checks namespaces, and queues by the flow schemas",
+			to:  []string{"user:system:annex:apiserver"},
+			rules: []rbacv1.PolicyRule{
+				{Verbs: []string{"create"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}},
+				{Verbs: []string{"create"}, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}},
+				{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"namespaces"}},
+				{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"flowcontrol.apiserver.k8s.io"}, Resources: []string{"flowschemas", "prioritylevelconfigurations"}},
+				{Verbs: []string{"update", "patch"}, APIGroups: []string{"flowcontrol.apiserver.k8s.io"}, Resources: []string{"flowschemas/status", "prioritylevelconfigurations/status"}},
+			},
+		},
+		{
+			why:       "the extension apiserver learns whom to trust",
+			to:        []string{"user:system:annex:apiserver"},
+			namespace: "kube-system",
+			rules: []rbacv1.PolicyRule{{
+				Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"},
+				ResourceNames: []string{"extension-apiserver-authentication"},
+			}},
+		},
+	}
+}
