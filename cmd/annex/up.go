@@ -1,0 +1,52 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kube-annex/annex/server/up"
+)
+
+func newUp() *cobra.Command {
+	o := up.NewOptions()
+	command := &cobra.Command{
+		Use:   "up",
+		Short: "Run etcd, a control plane and the extension apiserver on this machine, and write a kubeconfig",
+		Long: "Runs embedded etcd, a small control plane and the extension apiserver behind APIServices of it, all in this process,\n" +
+			"and writes an administrator's kubeconfig into the data directory. Ctrl-C stops everything; the next start finds all data again.",
+		Args: cobra.NoArgs,
+	}
+	o.AddFlags(command.Flags())
+	var logPath string
+	command.Flags().StringVar(&logPath, "log-file", "", "File for the log; - for standard error. (default annex.log in the data directory)")
+	logging := addLogging(command)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		o.Out = command.OutOrStdout()
+		completed, err := o.Complete()
+		if err != nil {
+			return err
+		}
+		if err := logging.apply(upLog(o.DataDir, logPath)); err != nil {
+			return err
+		}
+		return up.New(completed).Run(command.Context())
+	}
+	return command
+}
+
+// upLog keeps the log out of the way of what `annex up` tells its user.
+func upLog(dataDir, path string) io.Writer {
+	switch path {
+	case "-":
+		return os.Stderr
+	case "":
+		path = filepath.Join(dataDir, "annex.log")
+	}
+	return &logFile{path: path}
+}

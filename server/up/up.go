@@ -1,0 +1,271 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kube-annex/annex/server/controlplane"
+	"github.com/kube-annex/annex/server/etcd"
+	"github.com/kube-annex/annex/server/extension"
+	"github.com/kube-annex/annex/server/pki"
+)
+
+// waitingNotice is when it is said that etcd is being waited for.
+const waitingNotice = 2 * time.Second
+
+// Server is everything in one process. It can be run once.
+type Server struct {
+	options CompletedOptions
+	ready   chan struct{}
+	admin   *rest.Config
+	saying  sync.Mutex
+}
+
+// New returns a server that has not started anything.
+func New(completed CompletedOptions) *Server {
+	return &Server{options: completed, ready: make(chan struct{})}
+}
+
+// Ready is closed when the host serves the extension's kinds.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Kubeconfig returns the file with the administrator's credentials. It is there once Ready is closed.
+func (s *Server) Kubeconfig() string { return filepath.Join(s.options.dataDir, "kubeconfig") }
+
+// AdminConfig returns a client configuration with all rights. It may be called once Ready is closed.
+func (s *Server) AdminConfig() *rest.Config { return rest.CopyConfig(s.admin) }
+
+// Run starts all parts, waits until the context or one of the parts ends, and stops all parts in order.
+func (s *Server) Run(ctx context.Context) error {
+	began := time.Now()
+	lock, err := etcd.LockDataDir(s.options.dataDir)
+	if err != nil {
+		return err
+	}
+	s.say("data directory: %s", s.options.dataDir)
+	err = s.runLocked(ctx, lock, began)
+	return errors.Join(err, lock.Unlock())
+}
+
+func (s *Server) runLocked(ctx context.Context, lock *etcd.Lock, began time.Time) error {
+	// The ports come first: they are what most often goes wrong, and all else would be in vain.
+	hostListener, err := s.options.ControlPlane.Serving.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeUnused(hostListener)
+	extensionListener, err := s.options.Extension.Serving.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeUnused(extensionListener)
+
+	backend, made, err := s.prepare(ctx, lock)
+	if err != nil {
+		return err
+	}
+	defer backend.Stop()
+	return s.serve(ctx, backend, made, hostListener, extensionListener, began)
+}
+
+// prepare starts etcd and makes the certificates, side by side: both take a while on a first start.
+func (s *Server) prepare(ctx context.Context, lock *etcd.Lock) (*etcd.Backend, *certificates, error) {
+	began := time.Now()
+	etcdOptions := *s.options.Etcd
+	etcdOptions.Lock = lock
+	completed, err := etcdOptions.Complete(s.options.dataDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	type result struct {
+		made *certificates
+		err  error
+		took time.Duration
+	}
+	results := make(chan result, 1)
+	go func() {
+		made, err := makeCertificates(filepath.Join(s.options.dataDir, "pki"), s.options.ControlPlane.Serving.BindAddress)
+		results <- result{made, err, time.Since(began)}
+	}()
+	store := "embedded in " + filepath.Join(s.options.dataDir, "etcd")
+	if len(etcdOptions.Servers) > 0 {
+		store = strings.Join(etcdOptions.Servers, ",")
+	}
+	waiting := time.AfterFunc(waitingNotice, func() { s.say("etcd: waiting for %s to answer", store) })
+	backend, err := completed.Start(ctx)
+	waiting.Stop()
+	certificates := <-results
+	if err == nil && certificates.err != nil {
+		backend.Stop()
+	}
+	if err := errors.Join(err, certificates.err); err != nil {
+		return nil, nil, err
+	}
+	s.say("certificates: ready in %s", milliseconds(certificates.took))
+	s.say("etcd: ready in %s (%s)", milliseconds(time.Since(began)), store)
+	return backend, certificates.made, nil
+}
+
+// serve runs both servers on the backend until the context or one of them ends.
+func (s *Server) serve(ctx context.Context, backend *etcd.Backend, made *certificates, hostListener, extensionListener net.Listener, began time.Time) error {
+	hostURL := "https://" + address(hostListener)
+	extensionKubeconfig := filepath.Join(s.options.dataDir, "pki", "extension.kubeconfig")
+	if err := pki.WriteKubeconfig(extensionKubeconfig, hostURL, made.servingCA.CertFile(), made.extensionClient); err != nil {
+		return err
+	}
+	if err := pki.WriteKubeconfig(s.Kubeconfig(), hostURL, made.servingCA.CertFile(), made.admin); err != nil {
+		return err
+	}
+	admin, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig())
+	if err != nil {
+		return fmt.Errorf("read back kubeconfig: %w", err)
+	}
+	s.admin = admin
+
+	host, err := s.host(backend, made, hostListener, extensionListener)
+	if err != nil {
+		return err
+	}
+	annex, err := s.extension(backend, made, extensionListener, extensionKubeconfig)
+	if err != nil {
+		return err
+	}
+	servers := time.Now()
+	hostPart := start(ctx, "control plane", host.Run)
+	extensionPart := start(ctx, "extension apiserver", annex.Run)
+	starting := start(ctx, "start", func(ctx context.Context) error {
+		return s.finish(ctx, began, servers, made, host, annex, hostURL)
+	})
+
+	died := waitForEnd(ctx, backend, hostPart, extensionPart, starting)
+	s.say("stopping")
+	// Each stop waits: nothing new reaches the extension apiserver once the host is gone, and etcd outlives both.
+	starting.cancel()
+	<-starting.done
+	err = errors.Join(died, ignoreIf(died, hostPart.stop()), ignoreIf(died, extensionPart.stop()))
+	return err
+}
+
+// finish sees the start through: both servers ready, the APIServices registered and served, the kubeconfig announced.
+func (s *Server) finish(ctx context.Context, began, servers time.Time, made *certificates, host *controlplane.Server, annex *extension.Server, hostURL string) error {
+	for _, server := range []struct {
+		name  string
+		ready <-chan struct{}
+	}{{"control plane", host.Ready()}, {"extension apiserver", annex.Ready()}} {
+		select {
+		case <-server.ready:
+			s.say("%s: ready in %s", server.name, milliseconds(time.Since(servers)))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	registering := time.Now()
+	if err := register(ctx, s.admin, made.servingCA.CertPEM()); err != nil {
+		return err
+	}
+	if err := waitServed(ctx, s.admin); err != nil {
+		return err
+	}
+	for _, version := range extension.GroupVersions() {
+		s.say("apiservice: %s.%s is available", version.Version, version.Group)
+	}
+	s.say("apiservices: ready in %s", milliseconds(time.Since(registering)))
+	s.say("ready in %.2f s at %s", time.Since(began).Seconds(), hostURL)
+	s.say("")
+	s.say("    export KUBECONFIG=%s", s.Kubeconfig())
+	s.say("")
+	close(s.ready)
+	return nil
+}
+
+func (s *Server) host(backend *etcd.Backend, made *certificates, listener, extensionListener net.Listener) (*controlplane.Server, error) {
+	o := *s.options.ControlPlane
+	o.Serving.Listener = listener
+	o.Serving.CertFile, o.Serving.KeyFile = made.host.CertFile, made.host.KeyFile
+	o.ClientCAFile = made.clientCA.CertFile()
+	o.RequestHeaderCAFile = made.proxyCA.CertFile()
+	o.RequestHeaderAllowedNames = []string{proxyUser}
+	o.ProxyClientCertFile, o.ProxyClientKeyFile = made.proxy.CertFile, made.proxy.KeyFile
+	o.ServiceResolver = serviceResolver{extension: extensionListener.Addr()}
+	completed, err := o.Complete()
+	if err != nil {
+		return nil, fmt.Errorf("configure the control plane: %w", err)
+	}
+	return controlplane.New(completed, backend), nil
+}
+
+func (s *Server) extension(backend *etcd.Backend, made *certificates, listener net.Listener, kubeconfig string) (*extension.Server, error) {
+	o := *s.options.Extension
+	o.Serving.Listener = listener
+	o.Serving.CertFile, o.Serving.KeyFile = made.extension.CertFile, made.extension.KeyFile
+	o.Host.Kubeconfig = kubeconfig
+	completed, err := o.Complete()
+	if err != nil {
+		return nil, fmt.Errorf("configure the extension apiserver: %w", err)
+	}
+	return extension.New(completed, backend), nil
+}
+
+// waitForEnd returns nil when the context has ended, or why a part has ended before that.
+func waitForEnd(ctx context.Context, backend *etcd.Backend, host, annex, starting *part) error {
+	started := starting.done
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-host.done:
+			return host.died()
+		case <-annex.done:
+			return annex.died()
+		case err := <-backend.Failed():
+			return fmt.Errorf("etcd: %w", err)
+		case <-started:
+			if starting.err != nil {
+				return starting.err
+			}
+			started = nil
+		}
+	}
+}
+
+// ignoreIf keeps one line an error: when a part has died, what the others say while they stop follows from it.
+func ignoreIf(died, err error) error {
+	if died != nil {
+		return nil
+	}
+	return err
+}
+
+// closeUnused closes a listener that no server got to run on; closing one twice does no harm.
+func closeUnused(listener net.Listener) { _ = listener.Close() }
+
+// address is where clients on this machine reach the listener.
+func address(listener net.Listener) string {
+	tcp, ok := listener.Addr().(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return listener.Addr().String()
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+}
+
+// say tells the user what happens, a line at a time.
+func (s *Server) say(format string, values ...any) {
+	s.saying.Lock()
+	defer s.saying.Unlock()
+	_, _ = fmt.Fprintf(s.options.Out, format+"\n", values...)
+}
+
+func milliseconds(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }
