@@ -1,0 +1,74 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// Annex builds the annex binary once in a test process. root is the repository as seen from the test's directory.
+func Annex(t testing.TB, root string) string {
+	t.Helper()
+	return build(t, "annex", root, "./cmd/annex")
+}
+
+// Kubectl builds kubectl once in a test process.
+func Kubectl(t testing.TB, root string) string {
+	t.Helper()
+	return build(t, "kubectl", filepath.Join(root, "test", "kubectl"), ".")
+}
+
+var (
+	buildMu sync.Mutex
+	built   = map[string]string{}
+)
+
+// build compiles a command into the cache directory. Go's build cache makes that quick when nothing has changed.
+func build(t testing.TB, name, dir, target string) string {
+	t.Helper()
+	buildMu.Lock()
+	defer buildMu.Unlock()
+	if path, ok := built[name]; ok {
+		return path
+	}
+	path, err := buildInto(name, dir, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	built[name] = path
+	return path
+}
+
+func buildInto(name, dir, target string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the cache directory: %w", err)
+	}
+	bin := filepath.Join(cache, "annex", "test-bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return "", fmt.Errorf("building %s: %w", name, err)
+	}
+	// Test processes of several packages may build at the same time. Go leaves a binary alone that is up to date.
+	lock, err := os.OpenFile(filepath.Join(bin, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", fmt.Errorf("building %s: %w", name, err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("building %s: %w", name, err)
+	}
+	path := filepath.Join(bin, name)
+	command := exec.Command("go", "build", "-o", path, target)
+	command.Dir = dir
+	if output, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", name, err, output)
+	}
+	return path, nil
+}

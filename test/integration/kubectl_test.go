@@ -1,0 +1,196 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-annex/annex/test/harness"
+)
+
+// kubectl runs Kubernetes' own kubectl against a server.
+type kubectl struct {
+	binary, kubeconfig, home string
+}
+
+func kubectlFor(t *testing.T, server *harness.Server) *kubectl {
+	t.Helper()
+	return &kubectl{binary: harness.Kubectl(t, root), kubeconfig: server.Kubeconfig, home: t.TempDir()}
+}
+
+func (k *kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, k.binary, args...)
+	command.Dir = root
+	command.Env = append(os.Environ(), "KUBECONFIG="+k.kubeconfig, "HOME="+k.home)
+	return command
+}
+
+// run returns what kubectl printed, and fails the test if it failed.
+func (k *kubectl) run(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := k.try(t, args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// try returns what kubectl printed on both streams.
+func (k *kubectl) try(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := k.command(ctx, args...).CombinedOutput()
+	return string(out), err
+}
+
+func (k *kubectl) want(t *testing.T, pattern string, args ...string) {
+	t.Helper()
+	out := k.run(t, args...)
+	if !regexp.MustCompile(`(?m)` + pattern).MatchString(out) {
+		t.Errorf("kubectl %s does not print %s:\n%s", strings.Join(args, " "), pattern, out)
+	}
+}
+
+func (k *kubectl) wantError(t *testing.T, pattern string, args ...string) {
+	t.Helper()
+	out, err := k.try(t, args...)
+	if err == nil || !regexp.MustCompile(`(?m)`+pattern).MatchString(out) {
+		t.Errorf("kubectl %s: error %v, does not print %s:\n%s", strings.Join(args, " "), err, pattern, out)
+	}
+}
+
+func TestKubectl(t *testing.T) {
+	t.Parallel()
+	server := harness.Start(t)
+	k := kubectlFor(t, server)
+
+	for _, name := range []string{"v1alpha1.features.k8s.io", "v1alpha1.multicluster.k8s.io", "v1alpha1.node.k8s.io"} {
+		k.want(t, regexp.QuoteMeta(name)+`\s+annex-system/annex-apiserver\s+True`, "get", "apiservices")
+	}
+	k.want(t, `id\.k8s\.io created`, "apply", "-f", "artifacts/examples/")
+	k.want(t, `id\.k8s\.io unchanged`, "apply", "-f", "artifacts/examples/")
+	k.want(t, `^NAMESPACE\s+NAME\s+STATE\s+STABILITY\s+DEFAULT\s+SOURCE\s+USES\s+TASK\s+AGE`, "get", "features", "-A")
+	k.want(t, `VERSION\s+SAFE-TO-UPGRADE`, "get", "feat", "-A", "-o", "wide")
+	k.want(t, `^id\.k8s\.io\s+cluster-1\s+\d+s$`, "get", "clusterclaims")
+	k.want(t, `^worker-1\s+.*Pending\s+\d+s$`, "get", "nb")
+	k.want(t, `^\s+value: fleet\.example\.com$`, "get", "cc", "clusterset.k8s.io", "-o", "yaml")
+	k.want(t, `What the task is doing|message says for people`, "explain", "feature.status.tasks")
+	k.want(t, `nodeSize`, "explain", "nb.spec", "--recursive")
+	k.want(t, `"TurningOn"` + "`" + ` means`, "explain", "feature.status.state", "--output=plaintext-openapiv2")
+
+	for range 2 {
+		k.run(t, "apply", "--server-side", "--force-conflicts", "-f", "artifacts/examples/")
+	}
+	versions := func() string {
+		return k.run(t, "get", "features,clusterclaims,nodeballoons,clusteridreservations", "-A", "-o", "jsonpath={range .items[*]}{.metadata.name} {.metadata.resourceVersion}{'\\n'}{end}")
+	}
+	before := versions()
+	k.run(t, "apply", "--server-side", "-f", "artifacts/examples/")
+	if after := versions(); before != after {
+		t.Errorf("a repeated server-side apply moved resourceVersions from\n%s to\n%s", before, after)
+	}
+
+	k.want(t, `patched`, "patch", "feature", "NodeSwap", "-n", "kube-system", "--subresource=status", "--type=merge", "-p", `{"status":{"state":"On","stability":"Beta"}}`)
+	k.want(t, `^NodeSwap\s+On\s+Beta`, "get", "feature", "NodeSwap", "-n", "kube-system")
+	k.want(t, `^NodeSwap\s+On`, "get", "features", "-n", "kube-system", "--field-selector", "status.state=On")
+	k.wantError(t, `leave the set first`, "patch", "cc", "id.k8s.io", "--type=merge", "-p", `{"spec":{"value":"other"}}`)
+	k.wantError(t, `leave the set first`, "delete", "cc", "id.k8s.io")
+	k.wantError(t, `dynamic-features=kube-system/NodeSwap`, "patch", "feature", "NodeSwap", "-n", "kube-system", "--type=merge", "-p", `{"spec":{"desired":"Enabled"}}`)
+	checkEdit(t, k)
+	checkWatchPrints(t, k)
+
+	k.want(t, `created`, "create", "-f", "artifacts/examples/create-only/")
+	k.want(t, `deleted`, "delete", "cc", "clusterset.k8s.io")
+	k.want(t, `Warning: id\.k8s\.io should live`, "delete", "cc", "id.k8s.io")
+	k.want(t, `deleted`, "delete", "-f", "artifacts/examples/", "--ignore-not-found")
+	k.want(t, `No resources found`, "get", "clusterclaims")
+}
+
+// checkEdit edits a claim into something invalid and then gives up: kubectl shows the error in the file and stores nothing.
+func checkEdit(t *testing.T, k *kubectl) {
+	t.Helper()
+	dir := t.TempDir()
+	seen := filepath.Join(dir, "seen")
+	editor := filepath.Join(dir, "editor")
+	script := "#!/bin/sh\nif [ -e " + seen + " ]; then cp \"$1\" " + seen + "; exit 1; fi\ntouch " + seen + "\nsed -i 's/value: cluster-1/value: Not A Label/' \"$1\"\n"
+	if err := os.WriteFile(editor, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	command := k.command(ctx, "edit", "clusterclaim", "id.k8s.io")
+	command.Env = append(command.Env, "KUBE_EDITOR="+editor)
+	out, err := command.CombinedOutput()
+	if err == nil {
+		t.Errorf("kubectl edit with an invalid value succeeded:\n%s", out)
+	}
+	shown, readErr := os.ReadFile(seen)
+	if readErr != nil || !bytes.Contains(shown, []byte("spec.value")) {
+		t.Errorf("kubectl edit did not show the error at spec.value in the editor (%v):\n%s\n%s", readErr, shown, out)
+	}
+	k.want(t, `value: cluster-1`, "get", "cc", "id.k8s.io", "-o", "yaml")
+}
+
+// checkWatchPrints watches a kind while one of its objects changes.
+func checkWatchPrints(t *testing.T, k *kubectl) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	command := k.command(ctx, "get", "nb", "-w")
+	pipe, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 16)
+	go func() {
+		defer close(lines)
+		buffer := make([]byte, 4096)
+		for {
+			n, err := pipe.Read(buffer)
+			if n > 0 {
+				lines <- string(buffer[:n])
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	// The header and the first row say that the watch has begun.
+	readUntil(t, lines, "worker-1")
+	k.run(t, "patch", "nb", "worker-1", "--subresource=status", "--type=merge", "-p",
+		`{"status":{"effective":{"cpu":"5"},"conditions":[{"type":"Settled","status":"False","reason":"Resizing","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
+	readUntil(t, lines, "Resizing")
+	cancel()
+	if err := command.Wait(); err == nil {
+		t.Error("kubectl get -w ended by itself")
+	}
+}
+
+func readUntil(t *testing.T, lines <-chan string, want string) {
+	t.Helper()
+	var seen strings.Builder
+	for !strings.Contains(seen.String(), want) {
+		select {
+		case text, open := <-lines:
+			if !open {
+				t.Fatalf("the output ended without %q:\n%s", want, seen.String())
+			}
+			seen.WriteString(text)
+		case <-time.After(20 * time.Second):
+			t.Fatalf("no %q within 20 s:\n%s", want, seen.String())
+		}
+	}
+}
