@@ -1,0 +1,109 @@
+# Copyright The Annex Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+GO ?= go
+MODULE := $(shell awk '$$1 == "module" {print $$2}' go.mod)
+# The version is put in by hand below, so builds need no repository around them.
+export GOFLAGS := $(GOFLAGS) -buildvcs=false
+
+# Everything that outlives `make clean` lies here, keyed by version.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/annex
+TOOLS := $(CACHE)/tools-$(shell { cat hack/tools/go.sum; $(GO) env GOVERSION; } | sha256sum | cut -c1-12)
+
+# What /version answers, which clients compare with their own: the Kubernetes version whose libraries
+# these are, and as build metadata what was built.
+KUBERNETES := $(shell awk '$$1 == "k8s.io/apiserver" {sub("v0", "v1", $$2); print $$2}' go.mod)
+VERSION ?= $(KUBERNETES)+annex.$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := $(foreach package,k8s.io/component-base/version k8s.io/client-go/pkg/version,-X $(package).gitVersion=$(VERSION))
+
+# Packages whose promises are about concurrency run under the race detector.
+RACE := $(wildcard registry controllers/leadership)
+# The long proofs have targets of their own; what hangs is ended with a stack trace.
+TIMEOUT := 20m
+
+##@ Everyday
+
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z][a-z-]*:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## Build bin/annex
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+run: build ## Build and run `annex up`; ARGS='--data-dir DIR …' passes flags on
+	bin/annex up $(ARGS)
+
+clean: ## Remove what make built in the checkout (caches stay, and so does .annex)
+	rm -rf bin
+
+##@ Test
+
+test: test-unit test-integration ## Run all tests
+
+test-unit: ## Run the tests that lie beside the code; the registry's with the race detector
+	$(GO) test -timeout $(TIMEOUT) $$($(GO) list ./... | grep -Ev $(foreach room,test $(RACE),-e '^$(MODULE)/$(room)(/|$$)'))
+	$(GO) test -timeout $(TIMEOUT) -race $(RACE:%=./%/...)
+
+test-integration: ## Run the tests of our servers together, in process, with real etcd
+	$(GO) test -timeout $(TIMEOUT) ./test/...
+
+##@ Change
+
+generate: ## Write everything generated under apis/ and generated/ anew
+	hack/generate.sh
+
+fmt: ## Format Go files and add missing licence headers
+	hack/fmt.sh
+	hack/files.sh '*.go' '*.sh' .ci/run | xargs -0 $(GO) run ./hack/licence -write
+
+tidy: ## Tidy every go.mod
+	hack/tidy.sh
+
+lint: $(TOOLS)/golangci-lint ## Let the linters repair what they can and show the rest
+	hack/lint.sh $(TOOLS) --fix
+
+##@ Verify (nothing is written)
+
+CHECKS := verify-fmt verify-licence verify-tidy verify-imports verify-generated verify-lint
+
+verify: ## Run every check below
+	@$(MAKE) --no-print-directory --keep-going $(CHECKS)
+
+verify-fmt: ## Go files are formatted
+	@hack/verify.sh $@ 'make fmt' hack/fmt.sh -l
+
+verify-licence: ## Hand-written Go files and scripts begin with the licence header
+	@hack/files.sh '*.go' '*.sh' .ci/run | hack/verify.sh $@ 'make fmt' xargs -0 $(GO) run ./hack/licence
+
+verify-tidy: ## Every go.mod is tidy
+	@hack/verify.sh $@ 'make tidy' hack/tidy.sh -diff
+
+verify-imports: ## Packages import only what their room may, directly and through others
+	@hack/verify.sh $@ 'an import that goes another way (the rules are in hack/imports/rooms.go)' $(GO) run ./hack/imports
+
+verify-generated: ## Generated files are what `make generate` writes
+	@hack/verify.sh $@ 'make generate' hack/generate.sh --verify
+
+verify-lint: $(TOOLS)/golangci-lint ## The linters find nothing
+	@hack/verify.sh $@ 'make lint' hack/lint.sh $(TOOLS)
+
+##@ Tools
+
+tools: $(TOOLS)/golangci-lint ## Build the pinned linters of hack/tools/go.mod into the cache
+
+protoc: ## Install the protobuf compiler through apt-get, unless it is there
+	@hack/protoc.sh
+
+$(TOOLS)/golangci-lint:
+	@echo "building the linters of hack/tools/go.mod, once; this takes some minutes"
+	@mkdir -p $(TOOLS)
+	$(GO) build -modfile=hack/tools/go.mod -o $(TOOLS)/ sigs.k8s.io/logtools/logcheck github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: help build run clean test test-unit test-integration generate fmt tidy lint \
+	verify $(CHECKS) tools protoc
