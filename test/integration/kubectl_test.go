@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/kube-annex/annex/test/harness"
 )
 
@@ -69,6 +71,20 @@ func (k *kubectl) wantError(t *testing.T, pattern string, args ...string) {
 	}
 }
 
+// waitForSchemas waits for the host's aggregator, which reads OpenAPI documents a second after an APIService appeared.
+func (k *kubectl) waitForSchemas(t *testing.T) {
+	t.Helper()
+	var last string
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		var err error
+		last, err = k.try(t, "explain", "feature")
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("kubectl explain feature: %v\n%s", err, last)
+	}
+}
+
 func TestKubectl(t *testing.T) {
 	t.Parallel()
 	server := harness.Start(t)
@@ -84,9 +100,10 @@ func TestKubectl(t *testing.T) {
 	k.want(t, `^id\.k8s\.io\s+cluster-1\s+\d+s$`, "get", "clusterclaims")
 	k.want(t, `^worker-1\s+.*Pending\s+\d+s$`, "get", "nb")
 	k.want(t, `^\s+value: fleet\.example\.com$`, "get", "cc", "clusterset.k8s.io", "-o", "yaml")
-	k.want(t, `What the task is doing|message says for people`, "explain", "feature.status.tasks")
+	k.waitForSchemas(t)
+	k.want(t, `message says for people`, "explain", "feature.status.tasks")
 	k.want(t, `nodeSize`, "explain", "nb.spec", "--recursive")
-	k.want(t, `"TurningOn"` + "`" + ` means`, "explain", "feature.status.state", "--output=plaintext-openapiv2")
+	k.want(t, `"TurningOn"`+"`"+` means`, "explain", "feature.status.state", "--output=plaintext-openapiv2")
 
 	for range 2 {
 		k.run(t, "apply", "--server-side", "--force-conflicts", "-f", "artifacts/examples/")
