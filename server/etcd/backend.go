@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,10 +34,12 @@ type Backend struct {
 	encryptionReload bool
 	compactor        etcd3.Compactor
 	failed           chan error
+	health           recentHealth
 	space            *spaceKeeper
-	// stops run in reverse order.
-	stops    []func()
-	stopOnce sync.Once
+	// stops run in reverse order. Servers add theirs side by side.
+	stopsLock sync.Mutex
+	stops     []func()
+	stopOnce  sync.Once
 }
 
 // Start starts the embedded etcd, or connects to the external one, and returns once it answers. It waits while an external
@@ -57,21 +60,18 @@ func (c CompletedOptions) Start(ctx context.Context) (*Backend, error) {
 
 func (b *Backend) start(ctx context.Context, c CompletedOptions) error {
 	var plain *clientv3.Client
-	var maxBytes int
 	var err error
 	if len(c.Servers) > 0 {
 		plain, err = b.connect(ctx, c)
-		maxBytes = externalMaxBytes
 	} else {
 		plain, err = b.embed(ctx, c)
-		maxBytes = embeddedMaxBytes
 	}
 	if err != nil {
 		return err
 	}
 	plain.KV = etcd3.NewETCDLatencyTracker(plain.KV)
 	guarded := resource.GuardClient(kubernetes.Client{Client: plain}, plain.KV)
-	b.Client = &kubernetes.Client{Client: plain, Kubernetes: clearErrors{Interface: guarded, maxBytes: maxBytes}}
+	b.Client = &kubernetes.Client{Client: plain, Kubernetes: clearErrors{Interface: guarded, maxBytes: embeddedMaxBytes, onFull: b.space.wake}}
 
 	compactor := etcd3.NewCompactor(plain, compactionInterval, clock.RealClock{}, nil)
 	b.compactor = compactor
@@ -79,20 +79,27 @@ func (b *Backend) start(ctx context.Context, c CompletedOptions) error {
 	return nil
 }
 
-// Failed yields an error if the embedded etcd ends by itself. The process cannot go on then.
+// Failed yields an error if the embedded etcd ends by itself or its data directory is taken away. The process cannot go on
+// then.
 func (b *Backend) Failed() <-chan error { return b.failed }
 
 // Stop closes the client, stops the embedded etcd and gives the data directory free. It returns when all that is done, and
 // may be called more than once.
 func (b *Backend) Stop() {
 	b.stopOnce.Do(func() {
-		for i := len(b.stops) - 1; i >= 0; i-- {
-			b.stops[i]()
+		b.stopsLock.Lock()
+		defer b.stopsLock.Unlock()
+		for _, stop := range slices.Backward(b.stops) {
+			stop()
 		}
 	})
 }
 
-func (b *Backend) onStop(stop func()) { b.stops = append(b.stops, stop) }
+func (b *Backend) onStop(stop func()) {
+	b.stopsLock.Lock()
+	defer b.stopsLock.Unlock()
+	b.stops = append(b.stops, stop)
+}
 
 // probe reads one key with quorum.
 func probe(ctx context.Context, client *clientv3.Client, timeout time.Duration) error {

@@ -8,8 +8,12 @@
 // endpoint. The etcd listens on that socket and on nothing else. One process has a data directory at a time (lock.go), and the
 // directory tells which format it was written in (format.go).
 //
-// Old revisions are compacted every five minutes by the apiserver's own compactor. When the space quota is reached etcd raises
-// the NOSPACE alarm, under which that compactor cannot work; space.go then compacts, defragments and lifts the alarm by itself.
+// Old revisions are compacted every five minutes by the apiserver's own compactor, embedded or external: stores can ask it what
+// is gone, and replicas agree on one that works. When the space quota is reached etcd raises the NOSPACE alarm, under which that
+// compactor cannot work because it writes first; space.go then compacts, defragments and lifts the alarm by itself. Live data
+// that fills the store is reported by the log and by /healthz/etcd-space, but neither by livez nor readyz: deletes are what
+// helps, and they must get through.
 //
-// Nothing that etcd acknowledged is lost when the process is killed: every write is synced to the log first.
+// Nothing that etcd acknowledged is lost when the process is killed: every write is synced to the log first. An etcd that cannot
+// go on, or whose directory is taken away, is reported by Failed, so that the process can end in order.
 package etcd

@@ -5,9 +5,9 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -20,20 +20,27 @@ import (
 )
 
 const (
-	// embeddedMaxBytes is how large a request the embedded etcd accepts: more than any HTTP body of 3 MiB becomes.
+	// embeddedMaxBytes is how large a value the embedded etcd takes: more than any HTTP body of 3 MiB becomes.
 	embeddedMaxBytes = 8 << 20
-	// maxSocketPath is what fits into a socket address on Linux.
-	maxSocketPath = 107
+	// requestOverhead is room for key and comparisons around the value.
+	requestOverhead = 64 << 10
 	// tick is what start-up waits a few of: a single member elects itself after an election timeout.
 	tick     = 25 * time.Millisecond
 	election = 10 * tick
+	// slowRequest is how long a request takes before etcd warns of it. Its default of 100 ms is for disks of its own.
+	slowRequest = time.Second
+	// lockInterval is how often the data directory is looked at.
+	lockInterval = 2 * time.Second
+	// closeTimeout bounds the wait for an etcd that died.
+	closeTimeout = 5 * time.Second
 )
 
 // embed starts etcd in the data directory and returns a client that calls it directly.
 func (b *Backend) embed(ctx context.Context, c CompletedOptions) (*clientv3.Client, error) {
-	if c.Lock == nil {
-		lock, err := LockDataDir(c.dataDir)
-		if err != nil {
+	lock := c.Lock
+	if lock == nil {
+		var err error
+		if lock, err = LockDataDir(c.dataDir); err != nil {
 			return nil, err
 		}
 		b.onStop(func() {
@@ -42,49 +49,118 @@ func (b *Backend) embed(ctx context.Context, c CompletedOptions) (*clientv3.Clie
 			}
 		})
 	}
-	if err := checkFormat(c.dataDir); err != nil {
-		return nil, err
-	}
 	socket, err := b.socketPath(c.dataDir)
 	if err != nil {
 		return nil, err
 	}
-	server, err := embed.StartEtcd(embeddedConfig(c, socket))
+	died := make(chan string, 1)
+	server, err := launch(embeddedConfig(c, socket, newLogger(klog.FromContext(ctx), died)), died)
 	if err != nil {
 		return nil, fmt.Errorf("start etcd in %s: %w", c.dataDir, err)
 	}
-	b.onStop(server.Close)
+	// The context is for the start; what runs on keeps only its logger.
+	running := context.WithoutCancel(ctx)
+	watching, stopWatching := context.WithCancel(running)
+	watched := make(chan struct{})
+	var dead bool
+	b.onStop(func() {
+		stopWatching()
+		<-watched
+		closeServer(server, dead)
+	})
+	go func() {
+		defer close(watched)
+		dead = b.watchServer(watching, server, lock, died)
+	}()
+
 	select {
 	case <-server.Server.ReadyNotify():
-	case err := <-server.Err():
+		return b.directClient(running, server, socket, c.QuotaBytes)
+	case err := <-b.failed:
 		return nil, fmt.Errorf("start etcd in %s: %w", c.dataDir, err)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("start etcd in %s: %w", c.dataDir, ctx.Err())
 	}
-	stopped := make(chan struct{})
-	b.onStop(func() { close(stopped) })
-	go b.watchServer(server, stopped)
-	return b.directClient(server, socket, c.QuotaBytes)
 }
 
-// watchServer reports an etcd that ends although nobody stopped it.
-func (b *Backend) watchServer(server *embed.Etcd, stopped <-chan struct{}) {
+// launch starts etcd in a goroutine of its own, because a data directory that it cannot make sense of makes it panic, or end
+// some goroutine for good (see newLogger), rather than return an error.
+func launch(config *embed.Config, died <-chan string) (*embed.Etcd, error) {
+	type result struct {
+		server *embed.Etcd
+		err    error
+	}
+	results := make(chan result, 1)
+	go func() {
+		defer func() {
+			if panicked := recover(); panicked != nil {
+				results <- result{err: unreadable(fmt.Sprint(panicked))}
+			}
+		}()
+		server, err := embed.StartEtcd(config)
+		results <- result{server, err}
+	}()
 	select {
-	case <-stopped:
-	case err := <-server.Err():
-		b.failed <- fmt.Errorf("etcd ended: %w", err)
-	case <-server.Server.StopNotify():
+	case out := <-results:
+		return out.server, out.err
+	case message := <-died:
+		return nil, unreadable(message)
+	}
+}
+
+func unreadable(why string) error {
+	return fmt.Errorf("its data cannot be read: %s; restore the directory from a backup or choose another --data-dir", why)
+}
+
+// watchServer reports an etcd that ends although nobody stopped it, or loses its directory. It returns whether etcd is dead.
+func (b *Backend) watchServer(ctx context.Context, server *embed.Etcd, lock *Lock, died <-chan string) bool {
+	ticker := time.NewTicker(lockInterval)
+	defer ticker.Stop()
+	for {
 		select {
-		case <-stopped:
-		default:
-			b.failed <- fmt.Errorf("etcd ended by itself; see its log above")
+		case <-ctx.Done():
+			return false
+		case err := <-server.Err():
+			if err == nil {
+				err = errors.New("it stopped serving")
+			}
+			b.failed <- fmt.Errorf("etcd ended: %w", err)
+			return false
+		case message := <-died:
+			b.failed <- fmt.Errorf("etcd ended: %s", message)
+			return true
+		case <-server.Server.StopNotify():
+			b.failed <- errors.New("etcd ended by itself; see its log above")
+			return false
+		case <-ticker.C:
+			if err := lock.check(); err != nil {
+				b.failed <- err
+				return false
+			}
 		}
+	}
+}
+
+// closeServer waits for etcd to be down, except for one whose goroutines died and can not be waited for.
+func closeServer(server *embed.Etcd, dead bool) {
+	if !dead {
+		server.Close()
+		return
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		server.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeTimeout):
 	}
 }
 
 // directClient calls into the server for keys, watches and leases, and dials the socket for what asks for an endpoint, such
 // as the check whether etcd supports progress notifications.
-func (b *Backend) directClient(server *embed.Etcd, socket string, quota int64) (*clientv3.Client, error) {
+func (b *Backend) directClient(ctx context.Context, server *embed.Etcd, socket string, quota int64) (*clientv3.Client, error) {
 	endpoint := (&url.URL{Scheme: "unix", Path: socket}).String()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
 	if err != nil {
@@ -95,43 +171,26 @@ func (b *Backend) directClient(server *embed.Etcd, socket string, quota int64) (
 		closeClient(client)
 		closeClient(direct)
 	})
-	client.KV, client.Watcher, client.Lease = direct.KV, direct.Watcher, direct.Lease
+	client.KV = directKV{KV: direct.KV, socket: client.KV}
+	client.Watcher, client.Lease = direct.Watcher, direct.Lease
 	b.Transport = storagebackend.TransportConfig{ServerList: []string{endpoint}}
 	b.space = newSpaceKeeper(server.Server, client, quota)
-	b.onStop(b.space.start())
+	b.onStop(b.space.start(ctx))
 	return client, nil
 }
 
-// socketPath returns where etcd listens: in the data directory, or, since an address has room for little, in a short one.
-func (b *Backend) socketPath(dataDir string) (string, error) {
-	dir := filepath.Join(dataDir, "etcd")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("create etcd's directory: %w", err)
-	}
-	if err := os.Chmod(dir, 0o700); err != nil {
-		return "", fmt.Errorf("close etcd's directory to other users: %w", err)
-	}
-	absolute, err := filepath.Abs(filepath.Join(dir, "client.sock"))
-	if err != nil {
-		return "", fmt.Errorf("find etcd's directory: %w", err)
-	}
-	if len(absolute) <= maxSocketPath {
-		return absolute, nil
-	}
-	// MkdirTemp makes directories that nobody else can enter.
-	short, err := os.MkdirTemp("", "annex-")
-	if err != nil {
-		return "", fmt.Errorf("create a directory for etcd's socket, whose path in the data directory is longer than %d bytes: %w", maxSocketPath, err)
-	}
-	b.onStop(func() {
-		if err := os.RemoveAll(short); err != nil {
-			klog.Background().Error(err, "removing the directory of etcd's socket")
-		}
-	})
-	return filepath.Join(short, "client.sock"), nil
+// directKV sends streamed lists through the socket: calling the server directly does not support them, and the first refusal
+// would turn them off for every other store in the process.
+type directKV struct {
+	clientv3.KV
+	socket clientv3.KV
 }
 
-func embeddedConfig(c CompletedOptions, socket string) *embed.Config {
+func (kv directKV) GetStream(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
+	return kv.socket.GetStream(ctx, key, opts...)
+}
+
+func embeddedConfig(c CompletedOptions, socket string, logger *zap.Logger) *embed.Config {
 	endpoint := url.URL{Scheme: "unix", Path: socket}
 	config := embed.NewConfig()
 	config.Name = "annex"
@@ -141,10 +200,13 @@ func embeddedConfig(c CompletedOptions, socket string) *embed.Config {
 	// A single member has no peers. It must advertise something to itself, which nobody ever dials.
 	config.ListenPeerUrls = nil
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
+	config.EnableGRPCGateway = false
 	config.TickMs = uint(tick.Milliseconds())
 	config.ElectionMs = uint(election.Milliseconds())
 	config.QuotaBackendBytes = c.QuotaBytes
-	config.MaxRequestBytes = embeddedMaxBytes
-	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger())
+	config.MaxRequestBytes = embeddedMaxBytes + requestOverhead
+	config.WarningApplyDuration = slowRequest
+	config.WarningUnaryRequestDuration = slowRequest
+	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	return config
 }

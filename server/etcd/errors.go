@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/v3/kubernetes"
@@ -22,6 +23,8 @@ type clearErrors struct {
 	kubernetes.Interface
 	// maxBytes is the largest value that is sent.
 	maxBytes int
+	// onFull is called when etcd refused a write for want of space.
+	onFull func()
 }
 
 func (c clearErrors) OptimisticPut(ctx context.Context, key string, value []byte, expected int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
@@ -41,15 +44,18 @@ func (c clearErrors) clear(err error, size int) error {
 	switch {
 	case err == nil:
 		return nil
-	case isCode(err, rpctypes.ErrRequestTooLarge), isCode(err, rpctypes.ErrTooManyOps), sentTooLarge(err):
-		return tooLarge(size, c.maxBytes)
+	case isCode(err, rpctypes.ErrRequestTooLarge), sentTooLarge(err):
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object takes %d bytes in storage, which etcd refuses as too large; make it smaller, or raise --max-request-bytes of the etcd cluster", size))
 	case isCode(err, rpctypes.ErrNoSpace):
+		// The write that raises the alarm is done all the same: etcd measures again after it. As after a timeout, the
+		// caller learns by reading.
+		c.onFull()
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure,
 			Code:   http.StatusInsufficientStorage,
 			Reason: metav1.StatusReason("InsufficientStorage"),
-			Message: "the store is full: etcd has reached its space quota and takes no more writes; delete what is not needed, which works meanwhile, " +
-				"or raise the quota (--etcd-quota-bytes where etcd is embedded)",
+			Message: "the store is full: etcd has reached its space quota and takes no more writes; try again, and if it stays so delete what is not needed, " +
+				"which works meanwhile, or raise the quota (--etcd-quota-bytes where etcd is embedded)",
 		}}
 	}
 	return err
@@ -66,5 +72,5 @@ func isCode(err, want error) bool {
 
 // sentTooLarge tells of grpc's own limit, which is met before etcd's.
 func sentTooLarge(err error) bool {
-	return status.Code(err) == codes.ResourceExhausted && !isCode(err, rpctypes.ErrNoSpace)
+	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
 }

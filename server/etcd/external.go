@@ -6,22 +6,24 @@ package etcd
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
 )
 
 const (
-	// externalMaxBytes is how large a request an etcd accepts by default.
-	externalMaxBytes = 1536 << 10
-	probeTimeout     = 2 * time.Second
-	probeInterval    = 200 * time.Millisecond
+	probeTimeout  = 2 * time.Second
+	probeInterval = 200 * time.Millisecond
 	// sayInterval is how often waiting is reported.
 	sayInterval = 3 * time.Second
 )
@@ -42,8 +44,9 @@ func (b *Backend) connect(ctx context.Context, c CompletedOptions) (*clientv3.Cl
 		DialTimeout:          20 * time.Second,
 		DialKeepAliveTime:    30 * time.Second,
 		DialKeepAliveTimeout: 10 * time.Second,
-		MaxCallSendMsgSize:   2 * embeddedMaxBytes,
-		Logger:               zap.NewNop(),
+		// How much is too much is for the cluster to say: the client's own limit is smaller than what a cluster may be set to.
+		MaxCallSendMsgSize: 2 * embeddedMaxBytes,
+		Logger:             zap.NewNop(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to --etcd-servers %s: %w", strings.Join(c.Servers, ","), err)
@@ -52,13 +55,18 @@ func (b *Backend) connect(ctx context.Context, c CompletedOptions) (*clientv3.Cl
 	b.Transport = storagebackend.TransportConfig{
 		ServerList: c.Servers, CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.CAFile,
 	}
-	return client, waitForAnswer(ctx, client, c.Servers)
+	return client, waitForAnswer(ctx, client, c.Servers, security)
 }
 
-func waitForAnswer(ctx context.Context, client *clientv3.Client, servers []string) error {
+func waitForAnswer(ctx context.Context, client *clientv3.Client, servers []string, security *tls.Config) error {
 	var said time.Time
+	reason := errors.New("not asked yet")
 	for {
-		err := probe(ctx, client, probeTimeout)
+		// The client tries again by itself until time is up, and then does not say why.
+		err := reach(ctx, servers, security)
+		if err == nil {
+			err = probe(ctx, client, probeTimeout)
+		}
 		if err == nil {
 			if !said.IsZero() {
 				klog.FromContext(ctx).Info("etcd answers", "servers", servers)
@@ -66,8 +74,10 @@ func waitForAnswer(ctx context.Context, client *clientv3.Client, servers []strin
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("waiting for etcd at %s: %w; last answer: %w", strings.Join(servers, ","), ctx.Err(), err)
+			// What failed now failed for the context.
+			return fmt.Errorf("waiting for etcd at %s: %w; last reason: %w", strings.Join(servers, ","), ctx.Err(), reason)
 		}
+		reason = err
 		if time.Since(said) >= sayInterval {
 			said = time.Now()
 			klog.FromContext(ctx).Info("waiting for etcd", "servers", strings.Join(servers, ","), "reason", err.Error())
@@ -77,6 +87,50 @@ func waitForAnswer(ctx context.Context, client *clientv3.Client, servers []strin
 		case <-ctx.Done():
 		}
 	}
+}
+
+// reach connects to the servers until one accepts, or says what each did instead.
+func reach(ctx context.Context, servers []string, security *tls.Config) error {
+	var errs []error
+	for _, server := range servers {
+		err := reachOne(ctx, server, security)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", server, err))
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+func reachOne(ctx context.Context, server string, security *tls.Config) error {
+	parsed, err := url.Parse(server)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	network, address := "tcp", parsed.Host
+	if strings.HasPrefix(parsed.Scheme, "unix") {
+		network, address = "unix", parsed.Host+parsed.Path
+	}
+	connection, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return err
+	}
+	if parsed.Scheme == "https" {
+		config := &tls.Config{MinVersion: tls.VersionTLS12}
+		if security != nil {
+			config = security.Clone()
+		}
+		config.ServerName = parsed.Hostname()
+		secured := tls.Client(connection, config)
+		err = secured.HandshakeContext(ctx)
+		connection = secured
+	}
+	if closeErr := connection.Close(); err == nil {
+		err = closeErr
+	}
+	return err
 }
 
 func closeClient(client *clientv3.Client) {

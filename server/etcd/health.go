@@ -4,31 +4,52 @@
 package etcd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
+	"time"
 
 	"k8s.io/apiserver/pkg/server/healthz"
 )
 
-// HealthCheck reads from etcd with quorum; it is meant for livez and readyz.
+// healthAge is how long an answer is given again: health paths are open to everybody, and must not pass a flood on to etcd.
+const healthAge = 250 * time.Millisecond
+
+// recentHealth remembers the last answer. Its lock is held during a probe, so that there is one at a time.
+type recentHealth struct {
+	mu   sync.Mutex
+	at   time.Time
+	last error
+}
+
+// HealthCheck reads from etcd with quorum. It is meant for livez and readyz, and does not fail for a full store, which a
+// restart would not empty.
 func (b *Backend) HealthCheck() healthz.HealthChecker {
-	return healthz.NamedCheck("etcd", func(request *http.Request) error {
-		if err := probe(request.Context(), b.Client.Client, probeTimeout); err != nil {
-			return fmt.Errorf("reading from etcd: %w", err)
+	return healthz.NamedCheck("etcd", func(*http.Request) error {
+		h := &b.health
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if time.Since(h.at) < healthAge {
+			return h.last
 		}
-		return nil
+		// The answer is for others too, so it does not depend on one request's patience.
+		h.last = probe(context.Background(), b.Client.Client, probeTimeout)
+		h.at = time.Now()
+		if h.last != nil {
+			h.last = fmt.Errorf("reading from etcd: %w", h.last)
+		}
+		return h.last
 	})
 }
 
-// SpaceCheck fails while an embedded etcd is full and takes no writes. It is meant for readyz alone: a restart would not help.
+// SpaceCheck fails while the embedded etcd is full of live data and takes no writes. It is meant for healthz alone. In livez a
+// restart would follow, which does not help. In readyz the server would get no requests, and so not the deletes that do help.
 func (b *Backend) SpaceCheck() healthz.HealthChecker {
 	return healthz.NamedCheck("etcd-space", func(*http.Request) error {
-		if b.space == nil {
-			return nil
-		}
-		if reason := b.space.full.Load(); reason != nil {
-			return errors.New(*reason)
+		if reason := b.space.reason(); reason != "" {
+			return errors.New(reason)
 		}
 		return nil
 	})

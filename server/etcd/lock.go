@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,19 +18,61 @@ import (
 
 // Lock is the right to use a data directory.
 type Lock struct {
+	path string
 	file *os.File
 }
 
 // LockDataDir makes the directory where it is missing, closes it to others (mode 0700) and takes its lock, which ends with the
-// process at the latest. The error names the process that holds it.
+// process at the latest; the error names the process that holds it. A directory in the format of a newer version is refused.
 func LockDataDir(dir string) (*Lock, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create the data directory: %w", err)
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("find the data directory: %w", err)
+	}
+	if err = os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create the data directory: %w; choose another --data-dir", err)
+	}
+	if err = closeToOthers(dir); err != nil {
+		return nil, err
+	}
+	lock, err := takeLock(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFormat(dir); err != nil {
+		return nil, errors.Join(err, lock.Unlock())
+	}
+	return lock, nil
+}
+
+// closeToOthers keeps other users out of a directory that is ours or still empty. One that holds something else is left as it
+// is: --data-dir /tmp must not take /tmp away from everybody.
+func closeToOthers(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("look at the data directory: %w", err)
+	}
+	mode := info.Mode().Perm()
+	if mode&0o077 == 0 {
+		return nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("look into the data directory: %w", err)
+	}
+	ours := slices.ContainsFunc(entries, func(entry os.DirEntry) bool { return entry.Name() == "version" })
+	if len(entries) > 0 && !ours {
+		return fmt.Errorf("data directory %s is open to other users (mode %#o) and holds other things; run `chmod 700 %s` if it is for annex alone, or choose another --data-dir", dir, mode, dir)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("close the data directory to other users: %w; choose a --data-dir that belongs to you", err)
+		return fmt.Errorf("data directory %s is open to other users (mode %#o): %w; choose a --data-dir that belongs to you", dir, mode, err)
 	}
-	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	return nil
+}
+
+func takeLock(dir string) (*Lock, error) {
+	path := filepath.Join(dir, "lock")
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the data directory: %w", err)
 	}
@@ -40,7 +84,7 @@ func LockDataDir(dir string) (*Lock, error) {
 		}
 		return nil, errors.Join(fmt.Errorf("lock data directory %s: %w", dir, err), closeErr)
 	}
-	lock := &Lock{file: file}
+	lock := &Lock{path: path, file: file}
 	if err := lock.sign(); err != nil {
 		return nil, errors.Join(fmt.Errorf("write the lock of data directory %s: %w", dir, err), lock.Unlock())
 	}
@@ -62,6 +106,21 @@ func (l *Lock) Unlock() error {
 		return nil
 	}
 	return l.file.Close()
+}
+
+// check tells whether the lock file is still the one in the directory. If somebody removed it, another process could lock the
+// same directory.
+func (l *Lock) check() error {
+	held, err := l.file.Stat()
+	if err != nil {
+		return fmt.Errorf("look at the lock of the data directory: %w", err)
+	}
+	found, err := os.Stat(l.path)
+	if errors.Is(err, fs.ErrNotExist) || (err == nil && !os.SameFile(held, found)) {
+		return fmt.Errorf("data directory %s was removed or replaced while it was in use; start again on one that stays", filepath.Dir(l.path))
+	}
+	// Anything else, such as too many open files, says nothing about the lock.
+	return nil
 }
 
 func holderOf(file *os.File) string {

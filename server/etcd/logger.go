@@ -4,25 +4,30 @@
 package etcd
 
 import (
+	"runtime"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
 )
 
 // newLogger sends etcd's log to klog: errors always, warnings at -v=1 unless they tell of trouble with the disk, the rest at
-// -v=4.
-func newLogger() *zap.Logger { return zap.New(klogCore{}) }
+// -v=4. What makes etcd give up goes to died.
+func newLogger(logger klog.Logger, died chan<- string) *zap.Logger {
+	return zap.New(klogCore{logger: logger.WithName("etcd")}, zap.WithFatalHook(deathHook(died)), zap.WithPanicHook(deathHook(died)))
+}
 
 type klogCore struct {
+	logger klog.Logger
 	fields []zapcore.Field
 }
 
 func (c klogCore) Enabled(level zapcore.Level) bool {
-	return level >= zapcore.WarnLevel || klog.V(4).Enabled()
+	return level >= zapcore.WarnLevel || c.logger.V(4).Enabled()
 }
 
 func (c klogCore) With(fields []zapcore.Field) zapcore.Core {
-	return klogCore{fields: append(append([]zapcore.Field{}, c.fields...), fields...)}
+	return klogCore{logger: c.logger, fields: append(append([]zapcore.Field{}, c.fields...), fields...)}
 }
 
 func (c klogCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -41,7 +46,7 @@ func (c klogCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	for key, value := range encoded.Fields {
 		values = append(values, key, value)
 	}
-	logger := klog.Background().WithName("etcd").WithValues(values...)
+	logger := c.logger.WithValues(values...)
 	switch {
 	case entry.Level >= zapcore.ErrorLevel && !isOrdinary(entry.Message):
 		logger.Error(nil, entry.Message)
@@ -72,4 +77,22 @@ func isOrdinary(message string) bool {
 		return true
 	}
 	return false
+}
+
+// deathHook runs in place of a panic or exit when etcd finds that it cannot go on. It ends the goroutine, so nothing is
+// acknowledged any more, and leaves the end of the process to those who must stop other things first.
+type deathHook chan<- string
+
+func (h deathHook) OnWrite(checked *zapcore.CheckedEntry, fields []zapcore.Field) {
+	message := checked.Message
+	for _, field := range fields {
+		if err, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
+			message += ": " + err.Error()
+		}
+	}
+	select {
+	case h <- message:
+	default: // the first reason is the one that counts
+	}
+	runtime.Goexit()
 }

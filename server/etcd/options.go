@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -62,6 +64,7 @@ func (o *Options) Validate() []error {
 			errs = append(errs, fmt.Errorf("--etcd-servers: %q %w", server, err))
 		}
 	}
+	errs = append(errs, o.validateSchemes()...)
 	errs = append(errs, o.validateTLS()...)
 	if len(o.Servers) == 0 && (o.QuotaBytes < minQuota || o.QuotaBytes > maxQuota) {
 		errs = append(errs, fmt.Errorf("--etcd-quota-bytes is %d; choose between %d (16 MiB) and %d (8 GiB)", o.QuotaBytes, minQuota, int64(maxQuota)))
@@ -71,7 +74,7 @@ func (o *Options) Validate() []error {
 	}
 	if o.EncryptionConfig != "" {
 		if err := checkReadable(o.EncryptionConfig); err != nil {
-			errs = append(errs, fmt.Errorf("--encryption-provider-config: %w", err))
+			errs = append(errs, fmt.Errorf("--encryption-provider-config: %w; name a readable file", err))
 		}
 	}
 	return errs
@@ -93,9 +96,28 @@ func checkServer(server string) error {
 		return errors.New("has no host; write it as https://host:port")
 	case parsed.Port() == "":
 		return errors.New("has no port; write it as https://host:port")
+	case parsed.User != nil, strings.Trim(parsed.Path, "/") != "", parsed.RawQuery != "", parsed.Fragment != "":
+		return errors.New("has more than a host and a port; write it as https://host:port")
 	}
 	if port, err := net.LookupPort("tcp", parsed.Port()); err != nil || port == 0 {
 		return errors.New("has a port that is none; choose one from 1 to 65535")
+	}
+	return nil
+}
+
+// validateSchemes refuses what the etcd client would take and then treat differently than it looks.
+func (o *Options) validateSchemes() []error {
+	var secured, plain bool
+	for _, server := range o.Servers {
+		secured = secured || strings.HasPrefix(server, "https://")
+		plain = plain || strings.HasPrefix(server, "http://")
+	}
+	switch {
+	case secured && plain:
+		// The client would use one of the two for all.
+		return []error{errors.New("--etcd-servers mixes http and https; use one of them for all servers")}
+	case plain && (o.CAFile != "" || o.CertFile != "" || o.KeyFile != ""):
+		return []error{errors.New("--etcd-cafile, --etcd-certfile and --etcd-keyfile need https, and --etcd-servers has http; write https:// or drop them")}
 	}
 	return nil
 }
@@ -109,18 +131,17 @@ func (o *Options) validateTLS() []error {
 		return errs
 	}
 	if (o.CertFile == "") != (o.KeyFile == "") {
-		return append(errs, errors.New("--etcd-certfile and --etcd-keyfile go together; set both or none"))
-	}
-	if o.CertFile != "" {
+		errs = append(errs, errors.New("--etcd-certfile and --etcd-keyfile go together; set both or none"))
+	} else if o.CertFile != "" {
 		if _, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile); err != nil {
 			errs = append(errs, fmt.Errorf("--etcd-certfile and --etcd-keyfile: %w; name a PEM certificate and the key that belongs to it", err))
 		}
 	}
 	if o.CAFile != "" {
 		if content, err := os.ReadFile(o.CAFile); err != nil {
-			errs = append(errs, fmt.Errorf("--etcd-cafile: %w", err))
+			errs = append(errs, fmt.Errorf("--etcd-cafile: %w; name a readable PEM file", err))
 		} else if !x509.NewCertPool().AppendCertsFromPEM(content) {
-			errs = append(errs, fmt.Errorf("--etcd-cafile: %s holds no PEM certificate", o.CAFile))
+			errs = append(errs, fmt.Errorf("--etcd-cafile: %s holds no PEM certificate; name a file that does", o.CAFile))
 		}
 	}
 	return errs
@@ -152,6 +173,13 @@ func (o *Options) Complete(dataDir string) (CompletedOptions, error) {
 	}
 	if err := utilerrors.NewAggregate(errs); err != nil {
 		return CompletedOptions{}, err
+	}
+	if dataDir != "" {
+		absolute, err := filepath.Abs(dataDir)
+		if err != nil {
+			return CompletedOptions{}, fmt.Errorf("find --data-dir: %w", err)
+		}
+		dataDir = absolute
 	}
 	return CompletedOptions{&completedOptions{Options: *o, dataDir: dataDir}}, nil
 }

@@ -19,30 +19,55 @@ import (
 
 const (
 	alarmInterval = time.Second
-	// firstRetry and lastRetry bound how long the keeper waits after an attempt that freed too little.
-	firstRetry = 2 * time.Second
-	lastRetry  = time.Minute
+	// firstReport and lastReport bound how often a store that stays full is reported.
+	firstReport = 5 * time.Second
+	lastReport  = 5 * time.Minute
+	// restFactor is how many times longer than an attempt the pause after it is.
+	restFactor = 20
 	// freeEnough is the part of the quota below which the alarm is lifted.
 	freeEnough = 0.9
 )
 
 // spaceKeeper recovers the embedded etcd from the NOSPACE alarm. Compaction and deletes are allowed under the alarm; what
-// they free becomes usable by defragmentation.
+// they free becomes usable by defragmentation. An external etcd has no keeper (nil): it is kept by those who run it.
 type spaceKeeper struct {
 	server *etcdserver.EtcdServer
 	client *clientv3.Client
 	quota  int64
 	// full says what is wrong while the alarm cannot be lifted.
-	full atomic.Pointer[string]
+	full  atomic.Pointer[string]
+	woken chan struct{}
 }
 
 func newSpaceKeeper(server *etcdserver.EtcdServer, client *clientv3.Client, quota int64) *spaceKeeper {
-	return &spaceKeeper{server: server, client: client, quota: quota}
+	return &spaceKeeper{server: server, client: client, quota: quota, woken: make(chan struct{}, 1)}
+}
+
+// wake has the alarm looked at now. It is called when a write met the alarm.
+func (k *spaceKeeper) wake() {
+	if k == nil {
+		return
+	}
+	select {
+	case k.woken <- struct{}{}:
+	default:
+	}
+}
+
+// reason says why writes are refused, or nothing.
+func (k *spaceKeeper) reason() string {
+	if k == nil {
+		return ""
+	}
+	if reason := k.full.Load(); reason != nil {
+		return *reason
+	}
+	return ""
 }
 
 // start watches for the alarm until the returned function is called, which waits for the end of the work.
-func (k *spaceKeeper) start() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+func (k *spaceKeeper) start(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	work.Go(func() { k.run(ctx) })
 	return func() {
@@ -51,52 +76,80 @@ func (k *spaceKeeper) start() (stop func()) {
 	}
 }
 
+// run lifts the alarm when it can. Where live data fills the store, only deletes change that, so it tries again when something
+// was written since, and not so often that defragmentation, for which everything waits, takes more than a small part of the time.
 func (k *spaceKeeper) run(ctx context.Context) {
-	retry := firstRetry
-	wait := alarmInterval
+	var tried attempt
+	var reported, nextReport time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(wait):
+		case <-k.woken:
+		case <-time.After(alarmInterval):
 		}
-		wait = alarmInterval
 		if !k.alarmed() {
 			k.full.Store(nil)
-			retry = firstRetry
+			tried, nextReport = attempt{}, time.Time{}
 			continue
 		}
-		freed, err := k.recover(ctx)
+		revision := k.server.KV().Rev()
+		if !tried.worthRepeating(revision) {
+			continue
+		}
+		began := time.Now()
+		freed, err := k.recover(ctx, revision)
 		if ctx.Err() != nil {
 			return
 		}
-		if err == nil && freed {
+		if freed && err == nil {
 			k.full.Store(nil)
-			klog.Background().Info("etcd had reached its space quota; compacted, defragmented and lifted the alarm", "bytes", k.size(), "quota", k.quota)
+			klog.FromContext(ctx).Info("etcd had reached its space quota; compacted, defragmented and lifted the alarm", "bytes", k.size(), "quota", k.quota, "took", time.Since(began))
 			continue
 		}
-		reason := fmt.Sprintf("etcd has reached its space quota: live data takes %d of %d bytes, and only below %d the store takes writes again; delete what is not needed or raise --etcd-quota-bytes",
+		tried = attempt{revision: revision, failed: err != nil, ended: time.Now(), took: time.Since(began)}
+		reason := fmt.Sprintf("etcd is full: live data takes %d of %d bytes, and only below %d the store takes writes again; delete what is not needed or raise --etcd-quota-bytes",
 			k.size(), k.quota, k.enough())
 		if err != nil {
-			reason = fmt.Sprintf("etcd has reached its space quota and could not be compacted: %v", err)
+			reason = fmt.Sprintf("etcd has reached its space quota and could not be cleared: %v", err)
 		}
 		k.full.Store(&reason)
-		klog.Background().Error(err, "etcd is full", "reason", reason, "nextAttemptIn", retry)
-		wait, retry = retry, min(2*retry, lastRetry)
+		if now := time.Now(); !now.Before(nextReport) {
+			pause := firstReport
+			if !nextReport.IsZero() {
+				pause = min(max(2*nextReport.Sub(reported), firstReport), lastReport)
+			}
+			reported, nextReport = now, now.Add(pause)
+			klog.FromContext(ctx).Error(nil, reason)
+		}
 	}
 }
 
-// recover compacts, defragments and lifts the alarm if that freed enough.
-func (k *spaceKeeper) recover(ctx context.Context) (bool, error) {
-	now, err := k.client.Get(ctx, "/annex.io/health")
-	if err != nil {
-		return false, err
+// attempt is what the last attempt that freed too little found.
+type attempt struct {
+	revision int64
+	failed   bool
+	ended    time.Time
+	took     time.Duration
+}
+
+func (a attempt) worthRepeating(revision int64) bool {
+	if a.ended.IsZero() {
+		return true
 	}
-	if _, err := k.client.Compact(ctx, now.Header.Revision, clientv3.WithCompactPhysical()); err != nil && !isCompacted(err) {
+	return (a.failed || revision != a.revision) && time.Since(a.ended) >= max(alarmInterval, restFactor*a.took)
+}
+
+// recover compacts up to the revision, defragments, and lifts the alarm if that freed enough. How much compaction freed cannot
+// be seen before: etcd counts pages as free two commits later, and under the alarm there are no commits.
+func (k *spaceKeeper) recover(ctx context.Context, revision int64) (bool, error) {
+	if _, err := k.client.Compact(ctx, revision, clientv3.WithCompactPhysical()); err != nil && !isCode(err, rpctypes.ErrCompacted) {
 		return false, fmt.Errorf("compact: %w", err)
 	}
-	if err := k.server.Backend().Defrag(); err != nil {
-		return false, fmt.Errorf("defragment: %w", err)
+	if k.size() >= k.enough() {
+		if err := k.server.Defragment(); err != nil {
+			return false, fmt.Errorf("defragment: %w", err)
+		}
 	}
 	if k.size() >= k.enough() {
 		return false, nil
@@ -124,6 +177,3 @@ func (k *spaceKeeper) alarmed() bool {
 func (k *spaceKeeper) size() int64 { return k.server.Backend().Size() }
 
 func (k *spaceKeeper) enough() int64 { return int64(freeEnough * float64(k.quota)) }
-
-// isCompacted tells that somebody else compacted as far in the meantime.
-func isCompacted(err error) bool { return isCode(err, rpctypes.ErrCompacted) }

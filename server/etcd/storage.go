@@ -4,15 +4,18 @@
 package etcd
 
 import (
+	"context"
 	"fmt"
 
+	crdoptions "k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	crdoptions "k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	basecompatibility "k8s.io/component-base/compatibility"
@@ -42,16 +45,47 @@ func (b *Backend) ApplyTo(config *genericapiserver.Config, s Storage) error {
 	options := b.options(config, s.Prefix)
 	factory := groupPrefixes{serverstorage.NewDefaultStorageFactory(options.StorageConfig, runtime.ContentTypeProtobuf, s.Codecs,
 		serverstorage.NewDefaultResourceEncodingConfigForEffectiveVersion(s.Scheme, s.EffectiveVersion), resources, nil)}
+	if err := b.encrypt(config); err != nil {
+		return fmt.Errorf("set up encryption with --encryption-provider-config %s: %w", b.encryptionConfig, err)
+	}
 	if err := options.ApplyWithStorageFactoryTo(factory, config); err != nil {
 		if b.encryptionConfig != "" {
 			return fmt.Errorf("set up storage with --encryption-provider-config %s: %w", b.encryptionConfig, err)
 		}
 		return fmt.Errorf("set up storage: %w", err)
 	}
+	if reloading, ok := config.ResourceTransformers.(healthz.HealthChecker); ok {
+		addKMSChecks(config, reloading)
+	}
 	config.RESTOptionsGetter = b.share(config.RESTOptionsGetter)
 	config.AddHealthChecks(b.HealthCheck())
-	config.AddReadyzChecks(b.SpaceCheck())
+	config.AddHealthzChecks(b.SpaceCheck())
 	return nil
+}
+
+// encrypt loads a configuration that is not reloaded. Upstream would do it, but drop the checks of key servers together with
+// its etcd checks, which are not wanted.
+func (b *Backend) encrypt(config *genericapiserver.Config) error {
+	if b.encryptionConfig == "" || b.encryptionReload || config.ResourceTransformers != nil {
+		return nil
+	}
+	// Key servers are asked until the last request is through; the store outlives its servers.
+	ctx, cancel := context.WithCancel(context.Background())
+	b.onStop(cancel)
+	loaded, err := encryptionconfig.LoadEncryptionConfig(ctx, b.encryptionConfig, false, config.APIServerID)
+	if err != nil {
+		cancel()
+		return err
+	}
+	config.ResourceTransformers = encryptionconfig.StaticTransformers(loaded.Transformers)
+	addKMSChecks(config, loaded.HealthChecks...)
+	return nil
+}
+
+// addKMSChecks leaves livez alone: a restart does not bring a key server back.
+func addKMSChecks(config *genericapiserver.Config, checks ...healthz.HealthChecker) {
+	config.AddHealthzChecks(checks...)
+	config.AddReadyzChecks(checks...)
 }
 
 // CustomResourceRESTOptions returns the storage of custom resources: JSON, on the shared client. The server's storage must
