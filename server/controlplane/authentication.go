@@ -33,7 +33,11 @@ func (o *completedOptions) applyAuthentication(config *genericapiserver.Config) 
 	}
 	// The proxy comes first: its certificate says who proxies, and not who calls.
 	if headers != nil {
-		trust.RequestHeader = headers
+		published := *headers
+		// Our own aggregator always sets or removes this header, so extension servers can believe it. Other front proxies
+		// may not know it and pass on what a client sent, so this server itself does not.
+		published.UIDHeaders = headerrequest.StaticStringSlice{"X-Remote-Uid"}
+		trust.RequestHeader = &published
 		config.Authentication.RequestHeaderConfig = headers
 		if err := config.Authentication.ApplyClientCert(headers.CAContentProvider, config.SecureServing); err != nil {
 			return trust, fmt.Errorf("accept certificates of --requestheader-client-ca-file: %w", err)

@@ -9,18 +9,27 @@ import (
 	"time"
 
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/tools/cache"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 
 	"github.com/kube-annex/annex/registry/native"
 )
 
-// drainTimeout bounds how long connections are waited for once no request is under way on them.
-const drainTimeout = 5 * time.Second
+// drainTimeout is how long connections get to end by themselves. Requests under way are waited for in any case; what is
+// left after this are connections that a client opened at the last moment and has not used.
+const drainTimeout = 3 * time.Second
+
+// What signalDefinitionsSynced replaces.
+const (
+	upstreamSyncedHook   = "crd-informer-synced"
+	upstreamSyncedSignal = "CRDInformerHasNotSynced"
+)
 
 // chain is the three servers, each delegating to the next.
 type chain struct {
@@ -42,9 +51,9 @@ func (c *chain) destroy() {
 	}
 }
 
-// build makes the chain from its end.
-func (s *Server) build(listener net.Listener) (*chain, error) {
-	foundation, err := s.foundation(listener)
+// build makes the chain from its end. Long requests end on onStop.
+func (s *Server) build(onStop onStop, listener net.Listener) (*chain, error) {
+	foundation, err := s.foundation(onStop, listener)
 	if err != nil {
 		return nil, err
 	}
@@ -70,11 +79,14 @@ func (s *Server) assemble(c *chain) error {
 	if err != nil {
 		return fmt.Errorf("build the server of custom resources: %w", err)
 	}
+	if err = signalDefinitionsSynced(c.customResources); err != nil {
+		return err
+	}
 	completed := c.config.Complete()
 	if c.native, err = completed.New(Name, c.customResources.GenericAPIServer); err != nil {
 		return fmt.Errorf("build the server of native kinds: %w", err)
 	}
-	if err := native.Install(c.native, c.scheme, c.codecs, completed.RESTOptionsGetter, native.Reviewers{
+	if err = native.Install(c.native, c.scheme, c.codecs, completed.RESTOptionsGetter, native.Reviewers{
 		Tokens: completed.Authentication.Authenticator, Audiences: completed.Authentication.APIAudiences,
 		Access: completed.Authorization.Authorizer, Rules: completed.RuleResolver,
 	}); err != nil {
@@ -93,6 +105,7 @@ func (s *Server) customResourcesConfig(f *foundation) (*apiextensionsapiserver.C
 		return nil, err
 	}
 	config.MergedResourceConfig = apiextensionsapiserver.DefaultAPIResourceConfigSource()
+	config.DisabledPostStartHooks = config.DisabledPostStartHooks.Union(sets.NewString(upstreamSyncedHook))
 	storage, err := s.backend.CustomResourceRESTOptions(&config.Config, StoragePrefix)
 	if err != nil {
 		return nil, err
@@ -107,6 +120,28 @@ func (s *Server) customResourcesConfig(f *foundation) (*apiextensionsapiserver.C
 			AuthResolverWrapper: webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, config.LoopbackClientConfig, config.TracerProvider),
 		},
 	}, nil
+}
+
+// signalDefinitionsSynced replaces the hook that tells when all custom resources are known. Upstream's looks every 100 ms
+// and ends the process when the server is told to stop before that; ours waits for the event and returns.
+func signalDefinitionsSynced(server *apiextensionsapiserver.CustomResourceDefinitions) error {
+	// Nobody is left to give upstream's signal.
+	delete(server.GenericAPIServer.MuxAndDiscoveryCompleteSignals(), upstreamSyncedSignal)
+	synced := make(chan struct{})
+	if err := server.GenericAPIServer.RegisterMuxAndDiscoveryCompleteSignal("CustomResourceDefinitionsSynced", synced); err != nil {
+		return fmt.Errorf("register the signal of custom resources: %w", err)
+	}
+	definitions := server.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer()
+	err := server.GenericAPIServer.AddPostStartHook("custom-resource-definitions-synced", func(hook genericapiserver.PostStartHookContext) error {
+		if cache.WaitForCacheSync(hook.Done(), definitions.HasSynced) {
+			close(synced)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("add the hook of custom resources: %w", err)
+	}
+	return nil
 }
 
 func (s *Server) aggregatorConfig(f *foundation) (*aggregatorapiserver.Config, error) {

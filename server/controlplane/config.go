@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -32,6 +31,9 @@ import (
 // informerResync is how often informers repeat what they know.
 const informerResync = 10 * time.Minute
 
+// onStop has a function called when the server is told to stop, unless what it returns is called before.
+type onStop func(func()) (forget func() bool)
+
 // foundation is what the three servers of the chain share.
 type foundation struct {
 	// config is that of the native kinds; the others are made from copies.
@@ -43,7 +45,7 @@ type foundation struct {
 	trust  authenticationtrust.Trust
 }
 
-func (s *Server) foundation(listener net.Listener) (*foundation, error) {
+func (s *Server) foundation(onStop onStop, listener net.Listener) (*foundation, error) {
 	scheme := native.NewScheme()
 	f := &foundation{scheme: scheme, codecs: serializer.NewCodecFactory(scheme), policy: builtinPolicy()}
 	var err error
@@ -52,7 +54,7 @@ func (s *Server) foundation(listener net.Listener) (*foundation, error) {
 	}
 	config := &f.config.Config
 	config.FeatureGate = utilfeature.DefaultFeatureGate
-	if err := s.options.Serving.ApplyTo(config, listener); err != nil {
+	if err = s.options.Serving.ApplyTo(config, listener); err != nil {
 		return nil, err
 	}
 	config.LoopbackClientConfig.ContentType = runtime.ContentTypeProtobuf
@@ -65,7 +67,9 @@ func (s *Server) foundation(listener net.Listener) (*foundation, error) {
 	served := servedSchemes(native.NewServedScheme())
 	openapi.Apply(config, "Annex", definitions(served...), served...)
 	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
-	config.BuildHandlerChainFunc = endLongRequestsOnShutdown
+	config.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
+		return genericapiserver.DefaultBuildHandlerChain(endLongRequests(onStop, config.LongRunningFunc, api), config)
+	}
 
 	if f.trust, err = s.options.applyAuthentication(config); err != nil {
 		return nil, err
@@ -74,7 +78,7 @@ func (s *Server) foundation(listener net.Listener) (*foundation, error) {
 		return nil, fmt.Errorf("set up authorization: %w", err)
 	}
 	config.RuleResolver = f.policy
-	if err := s.options.Audit.ApplyTo(config); err != nil {
+	if err = s.options.Audit.ApplyTo(config); err != nil {
 		return nil, err
 	}
 	s.options.Features.ApplyTo(config)
@@ -82,7 +86,7 @@ func (s *Server) foundation(listener net.Listener) (*foundation, error) {
 		config.FlowControl = utilflowcontrol.New(f.config.SharedInformerFactory, f.client.FlowcontrolV1(),
 			config.MaxRequestsInFlight+config.MaxMutatingRequestsInFlight)
 	}
-	if err := applyAdmission(config, f.client, f.config.SharedInformerFactory); err != nil {
+	if err = applyAdmission(config, f.client, f.config.SharedInformerFactory); err != nil {
 		return nil, err
 	}
 	err = s.backend.ApplyTo(config, etcd.Storage{Prefix: StoragePrefix, Scheme: scheme, Codecs: f.codecs, EffectiveVersion: config.EffectiveVersion})
@@ -104,20 +108,18 @@ func (f *foundation) copyFor(backend *etcd.Backend, scheme *runtime.Scheme, code
 	return &config, nil
 }
 
-// endLongRequestsOnShutdown is the usual handler chain, in which watches and other long requests end when the server is
-// told to. Those of native kinds would do so by themselves; those that are proxied to an extension server would be waited
-// for until that ends them.
-func endLongRequestsOnShutdown(api http.Handler, config *genericapiserver.Config) http.Handler {
-	stopping := wait.ContextForChannel(config.ShutdownInitiatedNotify())
-	return genericapiserver.DefaultBuildHandlerChain(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if info, ok := request.RequestInfoFrom(r.Context()); ok && config.LongRunningFunc(r, info) {
+// endLongRequests makes watches and other long requests end when the server is told to. Those of native kinds would do so by
+// themselves; those that are proxied to an extension server would be waited for until that ends them.
+func endLongRequests(onStop onStop, isLong request.LongRunningRequestCheck, api http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if info, ok := request.RequestInfoFrom(r.Context()); ok && isLong(r, info) {
 			ctx, cancel := context.WithCancel(r.Context())
 			defer cancel()
-			defer context.AfterFunc(stopping, cancel)()
+			defer onStop(cancel)()
 			r = r.WithContext(ctx)
 		}
 		api.ServeHTTP(w, r)
-	}), config)
+	})
 }
 
 // withoutManagedFields spares informers what no controller reads.

@@ -25,15 +25,20 @@ type Server struct {
 	options CompletedOptions
 	backend *etcd.Backend
 	ready   chan struct{}
+	drained chan struct{}
 }
 
 // New returns a control plane that keeps its objects in the backend. It starts nothing.
 func New(completed CompletedOptions, backend *etcd.Backend) *Server {
-	return &Server{options: completed, backend: backend, ready: make(chan struct{})}
+	return &Server{options: completed, backend: backend, ready: make(chan struct{}), drained: make(chan struct{})}
 }
 
 // Ready is closed when /readyz is green for the first time.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Drained is closed when a server that was told to stop has answered all requests under way. Run goes on for a second
+// after that, in which clients learn that their connections end.
+func (s *Server) Drained() <-chan struct{} { return s.drained }
 
 // Run listens, serves, and returns when the context has ended, all requests under way have been answered, and all
 // controllers have stopped. The backend has to outlive it.
@@ -42,7 +47,8 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	chain, err := s.build(listener)
+	onStop := func(f func()) func() bool { return context.AfterFunc(ctx, f) }
+	chain, err := s.build(onStop, listener) //nolint:contextcheck // what the storage loads ends when the server has drained
 	if err != nil {
 		_ = listener.Close()
 		return err
@@ -76,6 +82,15 @@ func (s *Server) serve(ctx context.Context, chain *chain, listener net.Listener)
 	for _, run := range controllers.run {
 		running.Go(func() { run(ctx) })
 	}
+	ended := make(chan struct{})
+	defer close(ended)
+	running.Go(func() {
+		select {
+		case <-chain.config.DrainedNotify():
+			close(s.drained)
+		case <-ended: // it never ran
+		}
+	})
 	running.Go(func() {
 		if err := options.WaitReady(ctx, chain.config.LoopbackClientConfig); err == nil {
 			close(s.ready)

@@ -37,6 +37,8 @@ type Case struct {
 	Selectable map[string]bool
 	// ShortNames must be found in discovery.
 	ShortNames []string
+	// CreateOnUpdate is set where a PUT may create, as the kind says.
+	CreateOnUpdate bool
 }
 
 // kind is a case with the clients to work on it.

@@ -142,6 +142,9 @@ func (k *kind) checkConflict(t *testing.T) {
 	if err := k.client().Delete(t.Context(), k.Names[0], metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &old}}); !apierrors.IsConflict(err) {
 		t.Errorf("deleting an old version: got %v, want Conflict", err)
 	}
+	if k.CreateOnUpdate {
+		return
+	}
 	absent := k.object(1)
 	absent.SetResourceVersion("1")
 	if _, err := k.client().Update(t.Context(), absent, metav1.UpdateOptions{}); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {

@@ -113,7 +113,6 @@ func (c *Controller) ensure(ctx context.Context) error {
 type object interface {
 	metav1.Object
 	runtime.Object
-	comparable
 }
 
 type writer[T object] interface {
@@ -141,10 +140,7 @@ func (o objects[T]) ensure(ctx context.Context, wanted []T, mandatory bool) erro
 func (o objects[T]) ensureOne(ctx context.Context, want T, mandatory bool) error {
 	have, err := o.get(want.GetName())
 	if apierrors.IsNotFound(err) {
-		// The library's object is shared by the whole process.
-		created := want.DeepCopyObject().(T)
-		metav1.SetMetaDataAnnotation(metaOf(created), flowcontrolv1.AutoUpdateAnnotationKey, "true")
-		_, err = o.writer.Create(ctx, created, metav1.CreateOptions{})
+		_, err = o.writer.Create(ctx, want, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
