@@ -15,7 +15,7 @@ import (
 
 // run executes the command line and returns the exit code. Any error is one line on stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRoot()
+	root := newRoot() //nolint:contextcheck // commands run with the context given to ExecuteContext
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -40,7 +40,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fmt.Errorf("%w; `%s --help` lists all flags", err, command.CommandPath())
 	})
-	root.AddCommand(newUp(), newAPIServer(), newControlPlane(), newVersion())
+	root.AddCommand(newUp(), newAPIServer(), newControlPlane(), newRegister(), newUnregister(), newVersion())
 	return root
 }
 

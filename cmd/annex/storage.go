@@ -48,8 +48,8 @@ func runOn(ctx context.Context, completed etcd.CompletedOptions, run func(contex
 	defer stop(nil)
 	go func() {
 		select {
-		case err := <-backend.Failed():
-			stop(err)
+		case failure := <-backend.Failed():
+			stop(failure)
 		case <-serving.Done():
 		}
 	}()

@@ -6,7 +6,6 @@ package extension
 import (
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -44,18 +43,9 @@ func GroupVersions() []schema.GroupVersion {
 	return versions
 }
 
-// newScheme returns a scheme with all kinds of the server. Each server has its own: schemes can be changed.
+// newScheme returns a scheme with all kinds of the server.
 func newScheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	featuresinstall.Install(scheme)
-	multiclusterinstall.Install(scheme)
-	nodeinstall.Install(scheme)
-	// Options such as ListOptions and answers such as Status are looked up in the legacy group's version.
-	unversioned := schema.GroupVersion{Version: "v1"}
-	metav1.AddToGroupVersion(scheme, unversioned)
-	scheme.AddUnversionedTypes(unversioned,
-		&metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
-	return scheme
+	return resource.NewScheme(featuresinstall.Install, multiclusterinstall.Install, nodeinstall.Install)
 }
 
 // installGroups builds the storage of all kinds and serves them.

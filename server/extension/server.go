@@ -15,7 +15,6 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 
 	generatedopenapi "github.com/kube-annex/annex/generated/openapi"
 	"github.com/kube-annex/annex/server/etcd"
@@ -60,7 +59,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer running.Wait()
 	defer stopBackground()
 
-	built, err := s.build(listener)
+	built, err := s.build(listener) //nolint:contextcheck // what the storage loads ends when the server has drained
 	if err != nil {
 		_ = listener.Close()
 		return err
@@ -99,9 +98,9 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 		return nil, err
 	}
 	openapi.Apply(&config.Config, "Annex", generatedopenapi.GetOpenAPIDefinitions, scheme)
-	host, err := kubernetes.NewForConfig(s.options.host)
+	host, err := newHostClient(s.options.host)
 	if err != nil {
-		return nil, fmt.Errorf("make a client of the host: %w", err)
+		return nil, err
 	}
 	config.ClientConfig = s.options.host
 	config.SharedInformerFactory = informers.NewSharedInformerFactory(host, informerResync)

@@ -68,7 +68,7 @@ type authorities struct {
 func (t *hostTrust) Run(ctx context.Context) {
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, trustName)
 	listWatch := cache.NewListWatchFromClient(t.client.CoreV1().RESTClient(), "configmaps", trustNamespace, selector)
-	informer := cache.NewSharedInformer(listWatch, &corev1.ConfigMap{}, 0)
+	informer := cache.NewSharedInformer(cache.ToListWatcherWithWatchListSemantics(listWatch, t.client), &corev1.ConfigMap{}, 0)
 	// Adding a handler fails only with an informer that has stopped.
 	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { t.observe(ctx, object) },

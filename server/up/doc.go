@@ -8,7 +8,7 @@
 // its APIServices name, and the extension apiserver authenticates and authorizes against the host with a kubeconfig.
 // Only the name of the service is resolved in code, as the host has no Service kind.
 //
-// Starting: lock of the data directory, both ports, then certificates and etcd side by side, then both servers side by
-// side, then the APIServices, then the kubeconfig. Stopping: the host first, so that nothing new reaches the extension
-// apiserver while that answers what it has; then the extension apiserver; then etcd; then the lock.
+// Starting: the lock of the data directory, both ports, etcd, the certificates and kubeconfigs, then both servers side by
+// side, and last the APIServices. Stopping: the host first, until it has answered all it had, so that nothing new reaches
+// the extension apiserver; then the extension apiserver; then etcd; then the lock.
 package up

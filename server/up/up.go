@@ -57,6 +57,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.say("data directory: %s", s.options.dataDir)
 	err = s.runLocked(ctx, lock, began)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = nil // what was still starting was told to stop
+	}
 	return errors.Join(err, lock.Unlock())
 }
 
@@ -73,50 +76,41 @@ func (s *Server) runLocked(ctx context.Context, lock *etcd.Lock, began time.Time
 	}
 	defer closeUnused(extensionListener)
 
-	backend, made, err := s.prepare(ctx, lock)
+	// etcd comes before the certificates: it refuses a data directory of a newer version, in which nothing should be changed.
+	backend, err := s.startStore(ctx, lock)
 	if err != nil {
 		return err
 	}
 	defer backend.Stop()
+	making := time.Now()
+	made, err := makeCertificates(filepath.Join(s.options.dataDir, "pki"), s.options.ControlPlane.Serving.BindAddress)
+	if err != nil {
+		return err
+	}
+	s.say("certificates: ready in %s", milliseconds(time.Since(making)))
 	return s.serve(ctx, backend, made, hostListener, extensionListener, began)
 }
 
-// prepare starts etcd and makes the certificates, side by side: both take a while on a first start.
-func (s *Server) prepare(ctx context.Context, lock *etcd.Lock) (*etcd.Backend, *certificates, error) {
+func (s *Server) startStore(ctx context.Context, lock *etcd.Lock) (*etcd.Backend, error) {
 	began := time.Now()
 	etcdOptions := *s.options.Etcd
 	etcdOptions.Lock = lock
 	completed, err := etcdOptions.Complete(s.options.dataDir)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	type result struct {
-		made *certificates
-		err  error
-		took time.Duration
-	}
-	results := make(chan result, 1)
-	go func() {
-		made, err := makeCertificates(filepath.Join(s.options.dataDir, "pki"), s.options.ControlPlane.Serving.BindAddress)
-		results <- result{made, err, time.Since(began)}
-	}()
 	store := "embedded in " + filepath.Join(s.options.dataDir, "etcd")
 	if len(etcdOptions.Servers) > 0 {
 		store = strings.Join(etcdOptions.Servers, ",")
 	}
 	waiting := time.AfterFunc(waitingNotice, func() { s.say("etcd: waiting for %s to answer", store) })
+	defer waiting.Stop()
 	backend, err := completed.Start(ctx)
-	waiting.Stop()
-	certificates := <-results
-	if err == nil && certificates.err != nil {
-		backend.Stop()
+	if err != nil {
+		return nil, err
 	}
-	if err := errors.Join(err, certificates.err); err != nil {
-		return nil, nil, err
-	}
-	s.say("certificates: ready in %s", milliseconds(certificates.took))
 	s.say("etcd: ready in %s (%s)", milliseconds(time.Since(began)), store)
-	return backend, certificates.made, nil
+	return backend, nil
 }
 
 // serve runs both servers on the backend until the context or one of them ends.
@@ -152,22 +146,29 @@ func (s *Server) serve(ctx context.Context, backend *etcd.Backend, made *certifi
 
 	died := waitForEnd(ctx, backend, hostPart, extensionPart, starting)
 	s.say("stopping")
-	// Each stop waits: nothing new reaches the extension apiserver once the host is gone, and etcd outlives both.
-	starting.cancel()
-	<-starting.done
+	_ = starting.stop()
+	// Once the host has answered all it had, nothing new reaches the extension apiserver. etcd outlives both.
+	hostPart.cancel()
+	select {
+	case <-host.Drained():
+	case <-hostPart.done:
+	}
+	extensionPart.cancel()
 	err = errors.Join(died, ignoreIf(died, hostPart.stop()), ignoreIf(died, extensionPart.stop()))
 	return err
 }
 
 // finish sees the start through: both servers ready, the APIServices registered and served, the kubeconfig announced.
 func (s *Server) finish(ctx context.Context, began, servers time.Time, made *certificates, host *controlplane.Server, annex *extension.Server, hostURL string) error {
-	for _, server := range []struct {
-		name  string
-		ready <-chan struct{}
-	}{{"control plane", host.Ready()}, {"extension apiserver", annex.Ready()}} {
+	hostReady, annexReady := host.Ready(), annex.Ready()
+	for hostReady != nil || annexReady != nil {
 		select {
-		case <-server.ready:
-			s.say("%s: ready in %s", server.name, milliseconds(time.Since(servers)))
+		case <-hostReady:
+			s.say("control plane: ready in %s", milliseconds(time.Since(servers)))
+			hostReady = nil
+		case <-annexReady:
+			s.say("extension apiserver: ready in %s", milliseconds(time.Since(servers)))
+			annexReady = nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -1,0 +1,123 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kube-annex/annex/server/options"
+	"github.com/kube-annex/annex/server/registration"
+)
+
+func newRegister() *cobra.Command {
+	o := registration.NewOptions()
+	var output string
+	var dryRun bool
+	var kubeconfig string
+	command := &cobra.Command{
+		Use:   "register",
+		Short: "Put what the extension apiserver needs into an existing cluster",
+		Long: "Puts the namespace, the Service, the APIServices, the rights of the extension apiserver and the default roles for its users into a cluster.\n" +
+			"It can be repeated, changes nothing that belongs to someone else, and checks everything before it changes anything.",
+		Args: cobra.NoArgs,
+	}
+	o.AddFlags(command.Flags())
+	addKubeconfig(command, &kubeconfig)
+	addDryRun(command, &dryRun)
+	command.Flags().StringVarP(&output, "output", "o", "", "yaml prints the objects instead of what is done; with --dry-run no cluster is needed for it.")
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		if output != "" && output != "yaml" {
+			return fmt.Errorf("--output %s is not known; the only format is yaml", output)
+		}
+		r, err := o.Complete()
+		if err != nil {
+			return err
+		}
+		if output == "yaml" && dryRun {
+			return registration.WriteYAML(command.OutOrStdout(), r.Objects())
+		}
+		cluster, err := clusterOf(kubeconfig)
+		if err != nil {
+			return err
+		}
+		if output == "yaml" {
+			if err := cluster.Register(command.Context(), r, false, func(string, registration.Action, string) {}); err != nil {
+				return err
+			}
+			return registration.WriteYAML(command.OutOrStdout(), r.Objects())
+		}
+		return cluster.Register(command.Context(), r, dryRun, reportTo(command.OutOrStdout(), dryRun))
+	}
+	return command
+}
+
+func newUnregister() *cobra.Command {
+	service := options.NewService()
+	var dryRun bool
+	var kubeconfig string
+	command := &cobra.Command{
+		Use:   "unregister",
+		Short: "Remove from a cluster what `annex register` put there",
+		Long: "Removes what `annex register` put into a cluster, and nothing else: the objects that have its names and the label\n" +
+			registration.ManagedByLabel + "=" + registration.ManagedBy + ". Features, ClusterClaims and NodeBalloons stay in the extension apiserver's own etcd.",
+		Args: cobra.NoArgs,
+	}
+	service.AddFlags(command.Flags())
+	addKubeconfig(command, &kubeconfig)
+	addDryRun(command, &dryRun)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		if errs := service.Validate(); errs != nil {
+			return errors.Join(errs...)
+		}
+		cluster, err := clusterOf(kubeconfig)
+		if err != nil {
+			return err
+		}
+		r := registration.New()
+		r.Service = service
+		return cluster.Unregister(command.Context(), r, dryRun, reportTo(command.OutOrStdout(), dryRun))
+	}
+	return command
+}
+
+func addKubeconfig(command *cobra.Command, path *string) {
+	command.Flags().StringVar(path, "kubeconfig", "", "Kubeconfig file of the cluster. Without it the one that kubectl would use.")
+}
+
+func addDryRun(command *cobra.Command, dryRun *bool) {
+	command.Flags().BoolVar(dryRun, "dry-run", false, "Only say what would be done. The cluster is asked whether it would accept it.")
+}
+
+func clusterOf(kubeconfig string) (*registration.Cluster, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	switch {
+	case err != nil && kubeconfig == "":
+		return nil, fmt.Errorf("no cluster is configured: %w; set --kubeconfig", err)
+	case err != nil:
+		return nil, fmt.Errorf("--kubeconfig %s cannot be used: %w; give a complete kubeconfig file", kubeconfig, err)
+	}
+	return registration.NewCluster(config)
+}
+
+// reportTo writes a line an object.
+func reportTo(to io.Writer, dryRun bool) registration.Report {
+	return func(object string, action registration.Action, note string) {
+		line := object + " " + string(action)
+		if note != "" {
+			line += ": " + note
+		}
+		if dryRun {
+			line += " (dry run)"
+		}
+		_, _ = fmt.Fprintln(to, line)
+	}
+}
