@@ -5,7 +5,6 @@ package features
 
 import (
 	"context"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -89,7 +88,7 @@ func (r *reports) Create(ctx context.Context, obj runtime.Object, validate rest.
 func (r *reports) known(ctx context.Context) (map[string]*features.Feature, error) {
 	out, err := r.features.List(ctx, &metainternalversion.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("reading the features: %w", err)
+		return nil, err
 	}
 	list := out.(*features.FeatureList)
 	byName := make(map[string]*features.Feature, len(list.Items))

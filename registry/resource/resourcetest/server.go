@@ -104,10 +104,33 @@ func Start(t testing.TB, options Options) *Server {
 	listener := httptest.NewServer(server.Handler)
 	t.Cleanup(listener.Close)
 	t.Cleanup(listener.CloseClientConnections)
+	waitReady(t, listener.URL)
 	return &Server{
 		Config: &rest.Config{Host: listener.URL, QPS: -1, Timeout: 30 * time.Second},
 		Etcd:   shared,
 		Prefix: options.Prefix,
+	}
+}
+
+// waitReady waits until the watch caches are filled for the first time.
+func waitReady(t testing.TB, url string) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		response, err := http.Get(url + "/readyz") //nolint:noctx // bounded by the deadline
+		if err != nil {
+			t.Fatalf("asking the test server whether it is ready: %v", err)
+		}
+		code := response.StatusCode
+		if err := response.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case code == http.StatusOK:
+			return
+		case time.Now().After(deadline):
+			t.Fatalf("the test server is not ready after 30 s: /readyz is %d", code)
+		}
 	}
 }
 
