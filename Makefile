@@ -24,7 +24,7 @@ LDFLAGS := $(foreach package,k8s.io/component-base/version k8s.io/client-go/pkg/
 # Packages whose promises are about concurrency run under the race detector.
 RACE := $(wildcard registry controllers/leadership)
 # The long proofs have targets of their own; what hangs is ended with a stack trace.
-TIMEOUT := 20m
+TIMEOUT := 10m
 
 ##@ Everyday
 
