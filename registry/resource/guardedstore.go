@@ -163,7 +163,7 @@ func (p *pinningPeers[T]) Get(ctx context.Context, name string) (T, bool, error)
 	}
 	out := p.store.NewFunc().(T)
 	// Without a resourceVersion the read is answered by etcd, with quorum, not by the watch cache.
-	if err := p.store.Storage.Get(ctx, key, storage.GetOptions{IgnoreNotFound: true}, out); err != nil {
+	if err = p.store.Storage.Get(ctx, key, storage.GetOptions{IgnoreNotFound: true}, out); err != nil {
 		return none, false, fmt.Errorf("reading %s %s: %w", p.store.DefaultQualifiedResource, name, err)
 	}
 	if out.GetResourceVersion() == "" {

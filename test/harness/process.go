@@ -4,6 +4,7 @@
 package harness
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,7 +83,7 @@ func (p *Process) Kill(t testing.TB) {
 		return
 	default:
 	}
-	if err := p.command.Process.Kill(); err != nil && err != os.ErrProcessDone {
+	if err := p.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("killing annex: %v", err)
 	}
 	<-p.done

@@ -29,7 +29,7 @@ func (k *kind) checkApply(t *testing.T) {
 	}
 	other := k.object(0)
 	other.SetLabels(map[string]string{"resourcetest": "taken"})
-	if _, err := k.client().Apply(t.Context(), k.Names[0], other, metav1.ApplyOptions{FieldManager: "somebody-else"}); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "resourcetest") {
+	if _, err = k.client().Apply(t.Context(), k.Names[0], other, metav1.ApplyOptions{FieldManager: "somebody-else"}); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "resourcetest") {
 		t.Errorf("taking a field that another manager owns: got %v, want a conflict naming it", err)
 	}
 	if k.Status == nil {

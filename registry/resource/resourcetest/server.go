@@ -115,9 +115,10 @@ func Start(t testing.TB, options Options) *Server {
 // waitReady waits until the watch caches are filled for the first time.
 func waitReady(t testing.TB, url string) {
 	t.Helper()
+	client := &http.Client{Timeout: 30 * time.Second}
 	deadline := time.Now().Add(30 * time.Second)
 	for {
-		response, err := http.Get(url + "/readyz") //nolint:noctx // bounded by the deadline
+		response, err := client.Get(url + "/readyz")
 		if err != nil {
 			t.Fatalf("asking the test server whether it is ready: %v", err)
 		}

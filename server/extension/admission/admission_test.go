@@ -151,7 +151,7 @@ func TestReservationOwner(t *testing.T) {
 	plugin := admission.NewReservationOwner()
 	plugin.SetAuthorizer(onlyCurator{})
 	server := start(t, multiclusterv1alpha1.SchemeGroupVersion, multiclusterinstall.Install, multicluster.Install, plugin)
-	make := func(id string) string {
+	reserve := func(id string) string {
 		name := multiclusterv1alpha1.ReservationName("fleet", id)
 		_, err := as(t, server, "alice").MulticlusterV1alpha1().ClusterIDReservations().Create(t.Context(), &multiclusterv1alpha1.ClusterIDReservation{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -166,7 +166,7 @@ func TestReservationOwner(t *testing.T) {
 	deleteAs := func(user, name string) error {
 		return as(t, server, user).MulticlusterV1alpha1().ClusterIDReservations().Delete(t.Context(), name, metav1.DeleteOptions{})
 	}
-	one, two := make("one"), make("two")
+	one, two := reserve("one"), reserve("two")
 	wantForbidden(t, "another user", deleteAs("mallory", one), `"alice"`)
 	err := as(t, server, "mallory").MulticlusterV1alpha1().ClusterIDReservations().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
 	wantForbidden(t, "another user's deletecollection", err, `"alice"`)
