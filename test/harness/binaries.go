@@ -19,12 +19,6 @@ func Annex(t testing.TB, root string) string {
 	return build(t, "annex", root, "./cmd/annex")
 }
 
-// Kubectl builds kubectl once in a test process.
-func Kubectl(t testing.TB, root string) string {
-	t.Helper()
-	return build(t, "kubectl", filepath.Join(root, "test", "kubectl"), ".")
-}
-
 var (
 	buildMu sync.Mutex
 	built   = map[string]string{}
@@ -52,7 +46,7 @@ func buildInto(name, dir, target string) (string, error) {
 		return "", fmt.Errorf("finding the cache directory: %w", err)
 	}
 	bin := filepath.Join(cache, "annex", "test-bin")
-	if err := os.MkdirAll(bin, 0o755); err != nil {
+	if err = os.MkdirAll(bin, 0o755); err != nil {
 		return "", fmt.Errorf("building %s: %w", name, err)
 	}
 	// Test processes of several packages may build at the same time. Go leaves a binary alone that is up to date.

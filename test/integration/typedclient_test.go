@@ -4,34 +4,13 @@
 package integration
 
 import (
-	"context"
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
-	"time"
 
+	"github.com/kube-annex/annex/test/checks"
 	"github.com/kube-annex/annex/test/harness"
 )
 
-// TestTypedClientExample runs the example program as its reader would, twice.
 func TestTypedClientExample(t *testing.T) {
 	t.Parallel()
-	server := harness.Start(t)
-	for range 2 {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		command := exec.CommandContext(ctx, "go", "run", "./artifacts/examples/typed-client")
-		command.Dir = root
-		command.Env = append(os.Environ(), "KUBECONFIG="+server.Kubeconfig)
-		out, err := command.CombinedOutput()
-		if err != nil {
-			t.Fatalf("typed-client: %v\n%s", err, out)
-		}
-		for _, want := range []string{"saw Feature TypedClient", "saw ClusterClaim typed-client.example.com", "saw NodeBalloon typed-client", "1 Features, 1 ClusterClaims, 1 NodeBalloons"} {
-			if !strings.Contains(string(out), want) {
-				t.Errorf("typed-client did not print %q:\n%s", want, out)
-			}
-		}
-	}
+	checks.TypedClient(t, root, harness.Start(t).Kubeconfig)
 }
