@@ -1,0 +1,170 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// rights asks the cluster what the user may do, and remembers what is missing.
+type rights struct {
+	cluster *Cluster
+	known   map[authorizationv1.ResourceAttributes]bool
+	missing []authorizationv1.ResourceAttributes
+	// unlimited is an administrator, of whom nothing more is asked.
+	unlimited bool
+	err       error
+}
+
+func (c *Cluster) rights(ctx context.Context) *rights {
+	r := &rights{cluster: c, known: map[authorizationv1.ResourceAttributes]bool{}}
+	everything := authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Version: "*", Resource: "*"}
+	r.unlimited = r.has(ctx, everything)
+	return r
+}
+
+// needOn adds verbs on an object. Who creates or changes roles and bindings must hold every right in them, or the verbs
+// escalate and bind.
+func (r *rights) needOn(ctx context.Context, i *item, verbs ...string) {
+	for _, verb := range verbs {
+		r.need(ctx, authorizationv1.ResourceAttributes{
+			Verb: verb, Group: i.resource.Group, Resource: i.resource.Resource, Namespace: i.object.GetNamespace(), Name: i.object.GetName(),
+		})
+	}
+	if slices.Contains(verbs, "patch") {
+		r.needToGrant(ctx, i.object, i.resource.GroupResource())
+	}
+}
+
+// verdict is an error that lists everything that is missing.
+func (r *rights) verdict(ctx context.Context) error {
+	if r.err != nil || len(r.missing) == 0 {
+		return r.err
+	}
+	return fmt.Errorf("nothing was changed, since %s may not do all that is needed; missing: %s; ask an administrator of the cluster for these rights, or to run the command",
+		r.cluster.userName(ctx), describe(r.missing))
+}
+
+// has asks once for each right.
+func (r *rights) has(ctx context.Context, right authorizationv1.ResourceAttributes) bool {
+	if allowed, ok := r.known[right]; ok || r.unlimited || r.err != nil {
+		return allowed || r.unlimited
+	}
+	allowed, err := r.cluster.allowed(ctx, right)
+	if err != nil {
+		r.err = err
+	}
+	r.known[right] = allowed
+	return allowed
+}
+
+func (r *rights) need(ctx context.Context, right authorizationv1.ResourceAttributes) {
+	if !r.has(ctx, right) && !slices.Contains(r.missing, right) {
+		r.missing = append(r.missing, right)
+	}
+}
+
+// needToGrant adds what a role or binding gives to others.
+func (r *rights) needToGrant(ctx context.Context, object Object, resource schema.GroupResource) {
+	var rules []rbacv1.PolicyRule
+	instead := authorizationv1.ResourceAttributes{Group: resource.Group, Namespace: object.GetNamespace(), Name: object.GetName()}
+	switch typed := object.(type) {
+	case *rbacv1.ClusterRole:
+		rules, instead.Verb, instead.Resource = typed.Rules, "escalate", resource.Resource
+	case *rbacv1.Role:
+		rules, instead.Verb, instead.Resource = typed.Rules, "escalate", resource.Resource
+	case *rbacv1.ClusterRoleBinding:
+		rules, instead.Verb, instead.Resource, instead.Name = rulesOf(typed.RoleRef.Name), "bind", "clusterroles", typed.RoleRef.Name
+	case *rbacv1.RoleBinding:
+		rules, instead.Verb, instead.Resource, instead.Name = rulesOf(typed.RoleRef.Name), "bind", "roles", typed.RoleRef.Name
+	}
+	if rules == nil || r.has(ctx, instead) {
+		return
+	}
+	for _, rule := range rules {
+		for _, right := range expand(rule, object.GetNamespace()) {
+			r.need(ctx, right)
+		}
+	}
+}
+
+// expand lists the single rights of a rule.
+func expand(rule rbacv1.PolicyRule, namespace string) []authorizationv1.ResourceAttributes {
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	var rights []authorizationv1.ResourceAttributes
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			for _, name := range names {
+				for _, verb := range rule.Verbs {
+					resource, subresource, _ := strings.Cut(resource, "/")
+					rights = append(rights, authorizationv1.ResourceAttributes{
+						Verb: verb, Group: group, Resource: resource, Subresource: subresource, Namespace: namespace, Name: name,
+					})
+				}
+			}
+		}
+	}
+	return rights
+}
+
+func (c *Cluster) allowed(ctx context.Context, right authorizationv1.ResourceAttributes) (bool, error) {
+	review, err := c.reviews.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("ask which rights the user has: %w", c.explain(err))
+	}
+	return review.Status.Allowed, nil
+}
+
+// userName is who the cluster takes the caller for.
+func (c *Cluster) userName(ctx context.Context) string {
+	review, err := c.reviews.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "the user"
+	}
+	return fmt.Sprintf("user %q", review.Status.UserInfo.Username)
+}
+
+// describe writes rights in one line, those that differ in the verb only together.
+func describe(rights []authorizationv1.ResourceAttributes) string {
+	var keys []authorizationv1.ResourceAttributes
+	verbs := map[authorizationv1.ResourceAttributes][]string{}
+	for _, right := range rights {
+		key := right
+		key.Verb = ""
+		if _, ok := verbs[key]; !ok {
+			keys = append(keys, key)
+		}
+		verbs[key] = append(verbs[key], right.Verb)
+	}
+	texts := make([]string, 0, len(keys))
+	for _, key := range keys {
+		text := strings.Join(verbs[key], ",") + " " + schema.GroupResource{Group: key.Group, Resource: key.Resource}.String()
+		if key.Subresource != "" {
+			text += "/" + key.Subresource
+		}
+		if key.Name != "" {
+			text += fmt.Sprintf(" %q", key.Name)
+		}
+		if key.Namespace != "" {
+			text += " in namespace " + key.Namespace
+		}
+		texts = append(texts, text)
+	}
+	slices.SortStableFunc(texts, cmp.Compare[string])
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,59 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
+
+	"github.com/kube-annex/annex/server/extension"
+)
+
+const (
+	authDelegator        = "system:auth-delegator"
+	authenticationReader = "extension-apiserver-authentication-reader"
+)
+
+// serverRights is what the server itself may do in the cluster.
+func (r Registration) serverRights() []Object {
+	name := r.Service.Name
+	apiServices := make([]string, 0, len(extension.GroupVersions()))
+	for _, version := range extension.GroupVersions() {
+		apiServices = append(apiServices, APIServiceName(version))
+	}
+	return []Object{
+		r.clusterRole(name, nil,
+			// Writes into a namespace are admitted only while it exists.
+			allow("get list watch", corev1.GroupName, "namespaces"),
+			// Requests are queued as the cluster queues its own.
+			allow("get list watch", flowcontrolv1.GroupName, "flowschemas", "prioritylevelconfigurations"),
+			// The CA bundle follows the authorities of the serving certificates.
+			named(allow("get patch", apiregistration.GroupName, "apiservices"), apiServices...),
+		),
+		r.clusterRoleBinding(name, name, r.subjects()),
+		r.clusterRoleBinding(name+"-auth-delegator", authDelegator, r.subjects()),
+		r.role(r.Service.Namespace, name, named(allow("get update", corev1.GroupName, "secrets"), r.Service.AuthoritySecret())),
+		r.roleBinding(r.Service.Namespace, name, name),
+		r.roleBinding(metav1.NamespaceSystem, name+"-authentication-reader", authenticationReader),
+	}
+}
+
+// rulesOf are the rules of a role that the cluster has by itself and that bindings here refer to.
+func rulesOf(role string) []rbacv1.PolicyRule {
+	switch role {
+	case authDelegator:
+		return []rbacv1.PolicyRule{
+			allow("create", authenticationv1.GroupName, "tokenreviews"),
+			allow("create", authorizationv1.GroupName, "subjectaccessreviews"),
+		}
+	case authenticationReader:
+		return []rbacv1.PolicyRule{named(allow("get list watch", corev1.GroupName, "configmaps"), "extension-apiserver-authentication")}
+	}
+	return nil
+}
