@@ -13,9 +13,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -351,5 +353,32 @@ func TestDataDirectoryIsClosed(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestAnotherUserCannotReachTheStore tries as another uid, which only root can; everybody else is held to the file modes above.
+func TestAnotherUserCannotReachTheStore(t *testing.T) {
+	t.Parallel()
+	f := startFrontDoor(t)
+	// The folder that the testing package made around it is closed too, and would hide what is tested here.
+	if err := os.Chmod(filepath.Dir(f.DataDir()), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	attempts := map[string]string{
+		"listing the data directory": "ls " + f.DataDir(),
+		"reading the kubeconfig":     "cat " + f.Kubeconfig,
+		"reading the database":       "cat " + filepath.Join(f.DataDir(), "etcd", "data", "member", "snap", "db"),
+		"finding the socket":         "ls " + filepath.Join(f.DataDir(), "etcd"),
+	}
+	for name, script := range attempts {
+		command := exec.CommandContext(t.Context(), "sh", "-c", script)
+		if os.Geteuid() == 0 {
+			command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		} else {
+			command.Args[2] = "exit 1 # only root can become another user"
+		}
+		if out, err := command.CombinedOutput(); err == nil {
+			t.Errorf("%s as another user succeeded: %s", name, out)
+		}
 	}
 }
