@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -27,6 +28,10 @@ func newAPIServer() *cobra.Command {
 	storage := addStorage(command.Flags())
 	logging := addLogging(command)
 	command.RunE = func(command *cobra.Command, _ []string) error {
+		// Outside the cluster the data directory keeps the authorities as well, and nothing has to be registered for them.
+		if o.Certificates.Directory == "" && o.Host.Kubeconfig != "" && storage.dataDir != "" {
+			o.Certificates.Directory = filepath.Join(storage.dataDir, "pki")
+		}
 		completed, err := o.Complete()
 		store, storeErr := storage.complete()
 		if err := utilerrors.NewAggregate([]error{err, storeErr}); err != nil {

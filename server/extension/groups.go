@@ -43,6 +43,18 @@ func GroupVersions() []schema.GroupVersion {
 	return versions
 }
 
+// APIServiceName returns the name that the APIService of a group-version has to have.
+func APIServiceName(version schema.GroupVersion) string { return version.Version + "." + version.Group }
+
+// APIServiceNames returns the names of the APIServices of all that the server serves.
+func APIServiceNames() []string {
+	names := make([]string, 0, len(served))
+	for _, group := range served {
+		names = append(names, APIServiceName(group.version))
+	}
+	return names
+}
+
 // newScheme returns a scheme with all kinds of the server.
 func newScheme() *runtime.Scheme {
 	return resource.NewScheme(featuresinstall.Install, multiclusterinstall.Install, nodeinstall.Install)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-annex/annex/server/options"
+	"github.com/kube-annex/annex/server/rotation"
 )
 
 // DefaultPort is where the extension apiserver listens unless told otherwise.
@@ -19,7 +20,10 @@ const DefaultPort = 6444
 
 // Options configure the extension apiserver.
 type Options struct {
-	Serving        options.Serving
+	Serving options.Serving
+	// Certificates are used where Serving has no certificate files, for the Service.
+	Certificates   rotation.Options
+	Service        options.Service
 	Host           options.Host
 	Authentication options.Authentication
 	Authorization  options.Authorization
@@ -31,6 +35,8 @@ type Options struct {
 func NewOptions() *Options {
 	return &Options{
 		Serving:        options.NewServing("", net.IPv4zero, DefaultPort),
+		Certificates:   rotation.NewOptions(),
+		Service:        options.NewService(),
 		Authentication: options.NewAuthentication(),
 		Authorization:  options.NewAuthorization(),
 		Audit:          options.NewAudit(),
@@ -41,6 +47,10 @@ func NewOptions() *Options {
 // AddFlags adds all flags of the server.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Serving.AddFlags(fs)
+	fs.Lookup("tls-cert-file").Usage = "File with the serving certificate in PEM, followed by its intermediates. It is read again when it changes. " +
+		"Without it the server makes certificates by itself, renews them, and publishes their authorities in the APIServices of its Service."
+	o.Certificates.AddFlags(fs)
+	o.Service.AddFlags(fs)
 	o.Host.AddFlags(fs)
 	o.Authentication.AddFlags(fs)
 	o.Authorization.AddFlags(fs)
@@ -51,6 +61,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 // Validate reports every mistake.
 func (o *Options) Validate() []error {
 	errs := o.Serving.Validate()
+	errs = append(errs, o.Certificates.Validate()...)
+	errs = append(errs, o.Service.Validate()...)
 	errs = append(errs, o.Authentication.Validate()...)
 	errs = append(errs, o.Authorization.Validate()...)
 	errs = append(errs, o.Audit.Validate()...)
@@ -78,5 +90,6 @@ func (o *Options) Complete() (CompletedOptions, error) {
 	if err := utilerrors.NewAggregate(errs); err != nil {
 		return CompletedOptions{}, err
 	}
+	host.Wrap(watchClock())
 	return CompletedOptions{&completedOptions{Options: *o, host: host}}, nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/openapi"
 	"github.com/kube-annex/annex/server/options"
+	"github.com/kube-annex/annex/server/rotation"
 )
 
 const (
@@ -94,7 +95,18 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 		return nil, err
 	}
 	config.FeatureGate = utilfeature.DefaultFeatureGate
-	if err = s.options.Serving.ApplyTo(&config.Config, listener); err != nil {
+	result := &parts{}
+	serving := s.options.Serving
+	if serving.CertFile == "" {
+		var certificate *rotation.Certificate
+		if certificate, err = rotation.New(s.options.Certificates, s.options.Service, s.options.host, APIServiceNames()); err != nil {
+			return nil, err
+		}
+		serving.Certificate = certificate
+		config.AddReadyzChecks(healthz.NamedCheck("serving-certificate", certificate.Check))
+		result.background = append(result.background, certificate.Run)
+	}
+	if err = serving.ApplyTo(&config.Config, listener); err != nil {
 		return nil, err
 	}
 	openapi.Apply(&config.Config, "Annex", generatedopenapi.GetOpenAPIDefinitions, scheme)
@@ -104,7 +116,7 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 	}
 	config.ClientConfig = s.options.host
 	config.SharedInformerFactory = informers.NewSharedInformerFactory(host, informerResync)
-	result := &parts{hostInformers: config.SharedInformerFactory}
+	result.hostInformers = config.SharedInformerFactory
 
 	trust := &hostTrust{client: host, allowAnyName: s.options.Authentication.RequestHeader.AllowAnyName}
 	if err = s.options.Authentication.ApplyTo(&config.Config, host.AuthenticationV1(), trust); err != nil {

@@ -33,8 +33,11 @@ type Serving struct {
 	// Listener is used instead of BindAddress and Port where it is set. The server closes it.
 	Listener net.Listener
 
-	// CertFile and KeyFile hold the serving certificate. Where both are empty, SelfSigned is used.
+	// CertFile and KeyFile hold the serving certificate; the files may be replaced while serving. Where both are empty,
+	// SelfSigned is used.
 	CertFile, KeyFile string
+	// Certificate is used instead of the files where it is set.
+	Certificate dynamiccertificates.CertKeyContentProvider
 	// SelfSigned lists the DNS names and addresses of a certificate that is made in memory for lack of CertFile.
 	SelfSigned []string
 	// NamedCertKeys are further certificates, chosen by the name a client asks for.
@@ -129,22 +132,16 @@ func (s *Serving) Listen(ctx context.Context) (net.Listener, error) {
 func (s *Serving) ApplyTo(config *genericapiserver.Config, listener net.Listener) error {
 	secure := genericoptions.NewSecureServingOptions()
 	secure.Listener = listener
-	secure.ServerCert.CertKey = genericoptions.CertKey{CertFile: s.CertFile, KeyFile: s.KeyFile}
 	secure.SNICertKeys = s.NamedCertKeys
 	secure.MinTLSVersion = s.MinTLSVersion
 	secure.CipherSuites = s.CipherSuites
 	secure.HTTP2MaxStreamsPerConnection = s.HTTP2MaxStreams
-	if s.CertFile == "" {
-		certPEM, keyPEM, err := pki.SelfSigned(s.SelfSigned...)
-		if err != nil {
-			return fmt.Errorf("make a self-signed serving certificate: %w", err)
-		}
-		secure.ServerCert.GeneratedCert, err = dynamiccertificates.NewStaticCertKeyContent("self-signed", certPEM, keyPEM)
-		if err != nil {
-			return fmt.Errorf("use the self-signed serving certificate: %w", err)
-		}
+	certificate, err := s.certificate()
+	if err != nil {
+		return err
 	}
-	if err := secure.ApplyTo(&config.SecureServing); err != nil {
+	secure.ServerCert.GeneratedCert = certificate
+	if err = secure.ApplyTo(&config.SecureServing); err != nil {
 		return fmt.Errorf("set up serving: %w", err)
 	}
 	address, err := secure.DefaultExternalAddress()
@@ -154,6 +151,25 @@ func (s *Serving) ApplyTo(config *genericapiserver.Config, listener net.Listener
 	}
 	config.PublicAddress = address
 	return applyLoopback(config)
+}
+
+// certificate is what the server shows to clients.
+func (s *Serving) certificate() (dynamiccertificates.CertKeyContentProvider, error) {
+	switch {
+	case s.Certificate != nil:
+		return s.Certificate, nil
+	case s.CertFile != "":
+		return newCertificateFiles(s.CertFile, s.KeyFile)
+	}
+	certPEM, keyPEM, err := pki.SelfSigned(s.SelfSigned...)
+	if err != nil {
+		return nil, fmt.Errorf("make a self-signed serving certificate: %w", err)
+	}
+	certificate, err := dynamiccertificates.NewStaticCertKeyContent("self-signed", certPEM, keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("use the self-signed serving certificate: %w", err)
+	}
+	return certificate, nil
 }
 
 // applyLoopback gives the server a privileged client to itself. The generic server's own way makes an RSA key, which

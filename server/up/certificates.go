@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/kube-annex/annex/server/options"
 	"github.com/kube-annex/annex/server/pki"
 )
 
@@ -51,13 +52,14 @@ func makeCertificates(dir string, bindAddress net.IP) (*certificates, error) {
 	for _, address := range reachable(bindAddress) {
 		hosts = append(hosts, address.String())
 	}
+	service := options.NewService()
 	for _, leaf := range []struct {
 		into *pki.Pair
 		make func() (pki.Pair, error)
 	}{
 		{&c.host, func() (pki.Pair, error) { return c.servingCA.Serving("control-plane", hosts...) }},
 		{&c.extension, func() (pki.Pair, error) {
-			return c.servingCA.Serving("extension", serviceName+"."+serviceNamespace+".svc", "localhost", "127.0.0.1")
+			return c.servingCA.Serving("extension", service.DNSName(), "localhost", "127.0.0.1")
 		}},
 		{&c.admin, func() (pki.Pair, error) { return c.clientCA.Client("admin", adminUser, mastersGroup) }},
 		{&c.extensionClient, func() (pki.Pair, error) { return c.clientCA.Client("extension-client", extensionUser) }},
