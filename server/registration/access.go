@@ -4,7 +4,6 @@
 package registration
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -110,9 +109,9 @@ func expand(rule rbacv1.PolicyRule, namespace string) []authorizationv1.Resource
 		for _, resource := range rule.Resources {
 			for _, name := range names {
 				for _, verb := range rule.Verbs {
-					resource, subresource, _ := strings.Cut(resource, "/")
+					resourceName, subresource, _ := strings.Cut(resource, "/")
 					rights = append(rights, authorizationv1.ResourceAttributes{
-						Verb: verb, Group: group, Resource: resource, Subresource: subresource, Namespace: namespace, Name: name,
+						Verb: verb, Group: group, Resource: resourceName, Subresource: subresource, Namespace: namespace, Name: name,
 					})
 				}
 			}
@@ -139,32 +138,34 @@ func (c *Cluster) userName(ctx context.Context) string {
 	return fmt.Sprintf("user %q", review.Status.UserInfo.Username)
 }
 
-// describe writes rights in one line, those that differ in the verb only together.
-func describe(rights []authorizationv1.ResourceAttributes) string {
-	var keys []authorizationv1.ResourceAttributes
+// describe writes rights in one line: verbs, resource and names together.
+func describe(missing []authorizationv1.ResourceAttributes) string {
 	verbs := map[authorizationv1.ResourceAttributes][]string{}
-	for _, right := range rights {
-		key := right
-		key.Verb = ""
-		if _, ok := verbs[key]; !ok {
-			keys = append(keys, key)
-		}
-		verbs[key] = append(verbs[key], right.Verb)
+	for _, right := range missing {
+		verb := right.Verb
+		right.Verb = ""
+		verbs[right] = append(verbs[right], verb)
 	}
-	texts := make([]string, 0, len(keys))
-	for _, key := range keys {
-		text := strings.Join(verbs[key], ",") + " " + schema.GroupResource{Group: key.Group, Resource: key.Resource}.String()
-		if key.Subresource != "" {
-			text += "/" + key.Subresource
+	names := map[string][]string{}
+	for right, verbs := range verbs {
+		slices.Sort(verbs)
+		text := strings.Join(slices.Compact(verbs), ",") + " " + schema.GroupResource{Group: right.Group, Resource: right.Resource}.String()
+		if right.Subresource != "" {
+			text += "/" + right.Subresource
 		}
-		if key.Name != "" {
-			text += fmt.Sprintf(" %q", key.Name)
+		if right.Namespace != "" {
+			text += " in namespace " + right.Namespace
 		}
-		if key.Namespace != "" {
-			text += " in namespace " + key.Namespace
+		names[text] = append(names[text], right.Name)
+	}
+	texts := make([]string, 0, len(names))
+	for text, names := range names {
+		slices.Sort(names)
+		if names[0] != "" {
+			text += " (" + strings.Join(names, ", ") + ")"
 		}
 		texts = append(texts, text)
 	}
-	slices.SortStableFunc(texts, cmp.Compare[string])
+	slices.Sort(texts)
 	return strings.Join(texts, "; ")
 }

@@ -37,6 +37,9 @@ type Cluster struct {
 
 // NewCluster returns the cluster of the configuration. It does not dial.
 func NewCluster(config *rest.Config) (*Cluster, error) {
+	config = rest.CopyConfig(config)
+	// A registration is some hundred small requests, one after the other.
+	config.QPS = -1
 	// A registration is some hundred small requests at once, which the client's own limit would stretch to ten seconds.
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -79,6 +82,9 @@ func (i *item) String() string {
 func (i *item) own() bool {
 	return i.existing != nil && i.existing.GetLabels()[ManagedByLabel] == ManagedBy
 }
+
+// leaving tells whether the object is being deleted.
+func (i *item) leaving() bool { return i.existing != nil && i.existing.GetDeletionTimestamp() != nil }
 
 // resourceOf returns the resource of a kind in Objects.
 func resourceOf(object Object) (schema.GroupVersionResource, error) {

@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	// ManagedByLabel and ManagedBy mark what belongs to a registration. An object without them is never changed or deleted.
+	// ManagedByLabel marks what belongs to a registration. An object without it is never changed or deleted.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
-	ManagedBy      = "annex-register"
+	// ManagedBy is the value of ManagedByLabel, and who owns the fields.
+	ManagedBy = "annex-register"
 
 	// DefaultServicePort is the port of the Service in a cluster.
 	DefaultServicePort = 443
@@ -80,7 +81,7 @@ func (r Registration) APIServices() []*apiregistrationv1.APIService {
 		port := r.ServicePort
 		services = append(services, &apiregistrationv1.APIService{
 			TypeMeta:   typeMeta(apiregistrationv1.SchemeGroupVersion, "APIService"),
-			ObjectMeta: r.metadata(APIServiceName(version)),
+			ObjectMeta: r.metadata(extension.APIServiceName(version)),
 			Spec: apiregistrationv1.APIServiceSpec{
 				Group:                version.Group,
 				Version:              version.Version,
@@ -93,9 +94,6 @@ func (r Registration) APIServices() []*apiregistrationv1.APIService {
 	}
 	return services
 }
-
-// APIServiceName returns the name that the APIService of a group-version has to have.
-func APIServiceName(version schema.GroupVersion) string { return version.Version + "." + version.Group }
 
 // priorities order groups in discovery: the group's own, and the version's within it. node.k8s.io has to stay below the
 // built-in v1, or RuntimeClass would lose its preferred version.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,8 @@ const (
 	fieldManager = ManagedBy
 	// withdrawal is how long it may take to delete what a failed registration has made.
 	withdrawal = 30 * time.Second
+	// adoptedNote says why a namespace is not changed.
+	adoptedNote = "it was there before"
 )
 
 // Action is what was done about one object.
@@ -54,6 +57,9 @@ func (c *Cluster) Register(ctx context.Context, r Registration, dryRun bool, rep
 	if err := r.refuseForeign(items); err != nil {
 		return err
 	}
+	if err := refuseLeaving(items); err != nil {
+		return err
+	}
 	for _, i := range items {
 		switch {
 		case i.adopted():
@@ -72,7 +78,7 @@ func (c *Cluster) Register(ctx context.Context, r Registration, dryRun bool, rep
 	var made []*item
 	for _, i := range items {
 		if i.adopted() {
-			report(i.String(), Kept, "it was there before")
+			report(i.String(), Kept, adoptedNote)
 			continue
 		}
 		action, err := c.apply(ctx, i, false)
@@ -114,6 +120,20 @@ func (r Registration) refuseForeign(items []*item) error {
 		strings.Join(foreign, "; "))
 }
 
+// refuseLeaving returns an error that names every object that is being deleted.
+func refuseLeaving(items []*item) error {
+	var leaving []string
+	for _, i := range items {
+		if i.leaving() {
+			leaving = append(leaving, i.String())
+		}
+	}
+	if leaving == nil {
+		return nil
+	}
+	return fmt.Errorf("nothing was changed, since these are just being deleted: %s; try again when they are gone", strings.Join(leaving, "; "))
+}
+
 // foreignAPIService says whose an APIService is, or nothing where it is of this registration.
 func (r Registration) foreignAPIService(i *item) string {
 	service, remote, _ := unstructured.NestedMap(i.existing.Object, "spec", "service")
@@ -133,22 +153,20 @@ func (r Registration) foreignAPIService(i *item) string {
 	return ""
 }
 
-// rehearse applies everything in a dry run. What lies in a namespace that does not exist yet cannot be tried.
+// rehearse applies everything in a dry run, apart from what cannot be tried since it needs other objects that are not
+// there yet.
 func (c *Cluster) rehearse(ctx context.Context, items []*item, tell bool, report Report) error {
 	missing := map[string]bool{}
+	for _, i := range items {
+		missing[keyOf(i.object.GetObjectKind().GroupVersionKind().Kind, i.object.GetNamespace(), i.object.GetName())] = i.existing == nil
+	}
 	var refused []error
 	for _, i := range items {
-		if i.resource.Resource == "namespaces" && i.existing == nil {
-			missing[i.object.GetName()] = true
-		}
-		if i.adopted() {
-			if tell {
-				report(i.String(), Kept, "it was there before")
-			}
-			continue
-		}
-		action := Created
-		if !missing[i.object.GetNamespace()] {
+		action, note := Created, ""
+		switch {
+		case i.adopted():
+			action, note = Kept, adoptedNote
+		case !slices.ContainsFunc(needs(i.object), func(key string) bool { return missing[key] }):
 			var err error
 			if action, err = c.apply(ctx, i, true); err != nil {
 				refused = append(refused, fmt.Errorf("%s: %w", i, c.explain(err)))
@@ -156,7 +174,7 @@ func (c *Cluster) rehearse(ctx context.Context, items []*item, tell bool, report
 			}
 		}
 		if tell {
-			report(i.String(), action, "")
+			report(i.String(), action, note)
 		}
 	}
 	if err := errors.Join(refused...); err != nil {
@@ -164,6 +182,20 @@ func (c *Cluster) rehearse(ctx context.Context, items []*item, tell bool, report
 	}
 	return nil
 }
+
+// needs are the keys of the objects without which the cluster does not accept this one.
+func needs(object Object) []string {
+	keys := []string{keyOf("Namespace", "", object.GetNamespace())}
+	switch typed := object.(type) {
+	case *rbacv1.ClusterRoleBinding:
+		keys = append(keys, keyOf(typed.RoleRef.Kind, "", typed.RoleRef.Name))
+	case *rbacv1.RoleBinding:
+		keys = append(keys, keyOf(typed.RoleRef.Kind, typed.Namespace, typed.RoleRef.Name))
+	}
+	return keys
+}
+
+func keyOf(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
 
 // apply makes the object in the cluster what it shall be, in what this package says about it.
 func (c *Cluster) apply(ctx context.Context, i *item, dryRun bool) (Action, error) {

@@ -23,10 +23,6 @@ const (
 // serverRights is what the server itself may do in the cluster.
 func (r Registration) serverRights() []Object {
 	name := r.Service.Name
-	apiServices := make([]string, 0, len(extension.GroupVersions()))
-	for _, version := range extension.GroupVersions() {
-		apiServices = append(apiServices, APIServiceName(version))
-	}
 	return []Object{
 		r.clusterRole(name, nil,
 			// Writes into a namespace are admitted only while it exists.
@@ -34,7 +30,7 @@ func (r Registration) serverRights() []Object {
 			// Requests are queued as the cluster queues its own.
 			allow("get list watch", flowcontrolv1.GroupName, "flowschemas", "prioritylevelconfigurations"),
 			// The CA bundle follows the authorities of the serving certificates.
-			named(allow("get patch", apiregistration.GroupName, "apiservices"), apiServices...),
+			named(allow("get patch", apiregistration.GroupName, "apiservices"), extension.APIServiceNames()...),
 		),
 		r.clusterRoleBinding(name, name, r.subjects()),
 		r.clusterRoleBinding(name+"-auth-delegator", authDelegator, r.subjects()),

@@ -32,7 +32,7 @@ func (c *Cluster) Unregister(ctx context.Context, service Registration, dryRun b
 		return err
 	}
 	for _, i := range items {
-		if i.own() {
+		if i.own() && !i.leaving() {
 			rights.needOn(ctx, i, "delete")
 		}
 	}
@@ -42,7 +42,7 @@ func (c *Cluster) Unregister(ctx context.Context, service Registration, dryRun b
 	var foreign []string
 	for _, i := range slices.Backward(items) {
 		switch {
-		case i.existing == nil:
+		case i.existing == nil || i.leaving():
 			continue
 		case i.adopted():
 			report(i.String(), Kept, "it was not made by annex register")

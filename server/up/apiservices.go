@@ -6,13 +6,13 @@ package up
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
@@ -22,13 +22,10 @@ import (
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 
 	"github.com/kube-annex/annex/server/extension"
+	"github.com/kube-annex/annex/server/registration"
 )
 
 const (
-	serviceNamespace = "annex-system"
-	serviceName      = "annex-apiserver"
-	servicePort      = 443
-
 	// startedAnnotation is set anew at each start. The change makes the host look at the extension apiserver at once,
 	// which it may have found away a moment before.
 	startedAnnotation = "annex.io/started"
@@ -44,63 +41,48 @@ type serviceResolver struct {
 
 // ResolveEndpoint returns where the service is.
 func (r serviceResolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
-	if namespace != serviceNamespace || name != serviceName || port != servicePort {
+	known := registration.New()
+	if namespace != known.Service.Namespace || name != known.Service.Name || port != known.ServicePort {
 		return nil, fmt.Errorf("there is no service %s/%s with port %d: this control plane has no Service kind, and knows only %s/%s with port %d",
-			namespace, name, port, serviceNamespace, serviceName, servicePort)
+			namespace, name, port, known.Service.Namespace, known.Service.Name, known.ServicePort)
 	}
 	return &url.URL{Scheme: "https", Host: r.extension.String()}, nil
 }
 
-// priorities order groups in discovery: the group's own, and the version's within it. node.k8s.io has to stay below the
-// built-in v1, or RuntimeClass would lose its preferred version on other hosts.
-func priorities(version schema.GroupVersion) (group, inGroup int32) {
-	if version.Group == "node.k8s.io" {
-		return 16300, 1
-	}
-	return 900, 15
-}
-
-// register creates or updates the APIServices on the host.
+// register creates or updates the APIServices on the host. They are all of a registration that the host has kinds for.
 func register(ctx context.Context, host *rest.Config, caBundle []byte) error {
 	client, err := v1.NewForConfig(host)
 	if err != nil {
 		return fmt.Errorf("make a client for APIServices: %w", err)
 	}
 	started := time.Now().UTC().Format(time.RFC3339Nano)
-	for _, version := range extension.GroupVersions() {
-		if err := registerOne(ctx, client.APIServices(), version, caBundle, started); err != nil {
-			return fmt.Errorf("register APIService of %s: %w", version, err)
+	all := registration.New()
+	all.CABundle = caBundle
+	for _, service := range all.APIServices() {
+		metav1.SetMetaDataAnnotation(&service.ObjectMeta, startedAnnotation, started)
+		if err := registerOne(ctx, client.APIServices(), service); err != nil {
+			return fmt.Errorf("register APIService %s: %w", service.Name, err)
 		}
 	}
 	return nil
 }
 
-func registerOne(ctx context.Context, client v1.APIServiceInterface, version schema.GroupVersion, caBundle []byte, started string) error {
-	group, inGroup := priorities(version)
-	port := int32(servicePort)
-	spec := apiregistrationv1.APIServiceSpec{
-		Group:                version.Group,
-		Version:              version.Version,
-		Service:              &apiregistrationv1.ServiceReference{Namespace: serviceNamespace, Name: serviceName, Port: &port},
-		CABundle:             caBundle,
-		GroupPriorityMinimum: group,
-		VersionPriority:      inGroup,
-	}
-	name := version.Version + "." + version.Group
-	_, err := client.Create(ctx, &apiregistrationv1.APIService{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{startedAnnotation: started}},
-		Spec:       spec,
-	}, metav1.CreateOptions{})
+func registerOne(ctx context.Context, client v1.APIServiceInterface, service *apiregistrationv1.APIService) error {
+	_, err := client.Create(ctx, service, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		existing, err := client.Get(ctx, name, metav1.GetOptions{})
+		existing, err := client.Get(ctx, service.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		existing.Spec = spec
-		metav1.SetMetaDataAnnotation(&existing.ObjectMeta, startedAnnotation, started)
+		existing.Spec = service.Spec
+		if existing.Labels == nil {
+			existing.Labels = map[string]string{}
+		}
+		maps.Copy(existing.Labels, service.Labels)
+		metav1.SetMetaDataAnnotation(&existing.ObjectMeta, startedAnnotation, service.Annotations[startedAnnotation])
 		_, err = client.Update(ctx, existing, metav1.UpdateOptions{})
 		return err
 	})
@@ -129,7 +111,7 @@ func waitServed(ctx context.Context, host *rest.Config) error {
 
 func served(ctx context.Context, client *discovery.DiscoveryClient, services v1.APIServiceInterface) error {
 	for _, version := range extension.GroupVersions() {
-		service, err := services.Get(ctx, version.Version+"."+version.Group, metav1.GetOptions{})
+		service, err := services.Get(ctx, extension.APIServiceName(version), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
