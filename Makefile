@@ -31,7 +31,7 @@ TIMEOUT := 10m
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} \
 		/^##@ / {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z][a-z-]*:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z][a-z0-9-]*:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build bin/annex
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -44,14 +44,20 @@ clean: ## Remove what make built in the checkout (caches stay, and so does .anne
 
 ##@ Test
 
-test: test-unit test-integration ## Run all tests
+test: test-unit test-integration test-e2e ## Run all tests
 
 test-unit: ## Run the tests that lie beside the code; the registry's with the race detector
 	$(GO) test -timeout $(TIMEOUT) $$($(GO) list ./... | grep -Ev $(foreach room,test $(RACE),-e '^$(MODULE)/$(room)(/|$$)'))
 	$(GO) test -timeout $(TIMEOUT) -race $(RACE:%=./%/...)
 
 test-integration: ## Run the tests of our servers together, in process, with real etcd
-	$(GO) test -timeout $(TIMEOUT) ./test/...
+	$(GO) test -timeout $(TIMEOUT) ./test/integration/...
+
+test-e2e: kube ## Run the tests with a real kube-apiserver, its controllers and a hollow kubelet
+	$(GO) test -timeout $(TIMEOUT) ./test/e2e/...
+
+bench: kube ## Compare ClusterClaim with a CRD and a ConfigMap on a real kube-apiserver (some minutes; ARGS='-rounds 1' …)
+	$(GO) run ./test/bench $(ARGS)
 
 ##@ Change
 
@@ -97,6 +103,9 @@ verify-lint: $(TOOLS)/golangci-lint ## The linters find nothing
 
 tools: $(TOOLS)/golangci-lint ## Build the pinned linters of hack/tools/go.mod into the cache
 
+kube: ## Build the Kubernetes components of test/kube/go.mod into the cache, unless they are there
+	@$(GO) run ./hack/kube
+
 protoc: ## Install the protobuf compiler through apt-get, unless it is there
 	@hack/protoc.sh
 
@@ -105,5 +114,5 @@ $(TOOLS)/golangci-lint:
 	@mkdir -p $(TOOLS)
 	$(GO) build -modfile=hack/tools/go.mod -o $(TOOLS)/ sigs.k8s.io/logtools/logcheck github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-.PHONY: help build run clean test test-unit test-integration generate fmt tidy lint \
-	verify $(CHECKS) tools protoc
+.PHONY: help build run clean test test-unit test-integration test-e2e generate fmt tidy lint \
+	verify $(CHECKS) tools kube protoc

@@ -13,24 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/kube-annex/annex/test/harness"
 )
-
-// waitForSchemas waits for the host's aggregator, which reads OpenAPI documents a second after an APIService appeared.
-func waitForSchemas(t *testing.T, k *harness.Kubectl) {
-	t.Helper()
-	var last string
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		var err error
-		last, err = k.Try(t, "explain", "feature")
-		return err == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("kubectl explain feature: %v\n%s", err, last)
-	}
-}
 
 // Kubectl goes through all that a user does with kubectl, beginning and ending without objects.
 func Kubectl(t *testing.T, root, kubeconfig string) {
@@ -46,10 +30,9 @@ func Kubectl(t *testing.T, root, kubeconfig string) {
 	k.Want(t, `^id\.k8s\.io\s+cluster-1\s+\d+s$`, "get", "clusterclaims")
 	k.Want(t, `^worker-1\s+.*Pending\s+\d+s$`, "get", "nb")
 	k.Want(t, `^\s+value: fleet\.example\.com$`, "get", "cc", "clusterset.k8s.io", "-o", "yaml")
-	waitForSchemas(t, k)
-	k.Want(t, `message says for people`, "explain", "feature.status.tasks")
-	k.Want(t, `nodeSize`, "explain", "nb.spec", "--recursive")
-	k.Want(t, `"TurningOn"`+"`"+` means`, "explain", "feature.status.state", "--output=plaintext-openapiv2")
+	k.WantEventually(t, `message says for people`, "explain", "feature.status.tasks")
+	k.WantEventually(t, `nodeSize`, "explain", "nb.spec", "--recursive")
+	k.WantEventually(t, `"TurningOn"`+"`"+` means`, "explain", "feature.status.state", "--output=plaintext-openapiv2")
 
 	for range 2 {
 		k.Run(t, "apply", "--server-side", "--force-conflicts", "-f", "artifacts/examples/")

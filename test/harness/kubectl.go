@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Kubectl runs Kubernetes' own kubectl against a server, in the repository.
@@ -59,6 +61,20 @@ func (k *Kubectl) Want(t testing.TB, pattern string, args ...string) {
 	out := k.Run(t, args...)
 	if !regexp.MustCompile(`(?m)` + pattern).MatchString(out) {
 		t.Errorf("kubectl %s does not print %s:\n%s", strings.Join(args, " "), pattern, out)
+	}
+}
+
+// WantEventually is Want for what a host learns with a delay: OpenAPI documents a second or so after their APIService.
+func (k *Kubectl) WantEventually(t testing.TB, pattern string, args ...string) {
+	t.Helper()
+	var last string
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		var err error
+		last, err = k.Try(t, args...)
+		return err == nil && regexp.MustCompile(`(?m)`+pattern).MatchString(last), nil
+	})
+	if err != nil {
+		t.Errorf("kubectl %s does not print %s within 30 s:\n%s", strings.Join(args, " "), pattern, last)
 	}
 }
 

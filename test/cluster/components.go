@@ -1,0 +1,109 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"path/filepath"
+	"strconv"
+)
+
+const (
+	// proxyUser is the name in the certificate with which the aggregator introduces users to extension servers.
+	proxyUser     = "front-proxy-client"
+	tokenAudience = "https://kubernetes.default.svc"
+)
+
+func (c *Cluster) apiServerArgs() []string {
+	made := c.certificates
+	args := []string{
+		"--etcd-servers=" + c.etcd.Servers(),
+		"--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1",
+		"--secure-port=" + strconv.Itoa(c.port),
+		"--tls-cert-file=" + made.apiServer.CertFile,
+		"--tls-private-key-file=" + made.apiServer.KeyFile,
+		"--client-ca-file=" + made.clientCA.CertFile(),
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--service-cluster-ip-range=10.0.0.0/24",
+		"--endpoint-reconciler-type=none",
+		"--service-account-issuer=" + tokenAudience,
+		"--service-account-key-file=" + made.serviceAccounts.CertFile,
+		"--service-account-signing-key-file=" + made.serviceAccounts.KeyFile,
+		"--requestheader-client-ca-file=" + made.proxyCA.CertFile(),
+		"--requestheader-allowed-names=" + proxyUser,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-uid-headers=X-Remote-Uid",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + made.proxy.CertFile,
+		"--proxy-client-key-file=" + made.proxy.KeyFile,
+		"--kubelet-client-certificate=" + made.kubelet.CertFile,
+		"--kubelet-client-key=" + made.kubelet.KeyFile,
+	}
+	return append(args, c.options.APIServerArgs...)
+}
+
+// startOthers starts what turns an API into a cluster.
+func (c *Cluster) startOthers() error {
+	made := c.certificates
+	controllers, err := made.kubeconfig("kube-controller-manager", c.URL(), made.controllers)
+	if err != nil {
+		return err
+	}
+	scheduler, err := made.kubeconfig("kube-scheduler", c.URL(), made.scheduler)
+	if err != nil {
+		return err
+	}
+	// Neither serves: nobody would ask.
+	quiet := []string{"--leader-elect=false", "--secure-port=0"}
+	if err := c.runOther("kube-controller-manager", "kube-controller-manager", append(quiet,
+		"--kubeconfig="+controllers,
+		"--root-ca-file="+made.servingCA.CertFile(),
+		"--service-account-private-key-file="+made.serviceAccounts.KeyFile,
+		"--use-service-account-credentials=true")...); err != nil {
+		return err
+	}
+	if err := c.runOther("kube-scheduler", "kube-scheduler", append(quiet, "--kubeconfig="+scheduler)...); err != nil {
+		return err
+	}
+	for _, node := range c.options.Nodes {
+		if err := c.startNode(node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startNode starts a kubelet with a fake container runtime. It registers a node with one CPU and 3840Mi.
+func (c *Cluster) startNode(name string) error {
+	kubeconfig, err := c.Identity("system:node:"+name, "system:nodes")
+	if err != nil {
+		return err
+	}
+	port, err := FreePort()
+	if err != nil {
+		return err
+	}
+	readOnlyPort, err := FreePort()
+	if err != nil {
+		return err
+	}
+	return c.runOther("kubelet-"+name, "kubemark",
+		"--morph=kubelet",
+		"--name="+name,
+		"--kubeconfig="+kubeconfig,
+		"--use-host-image-service=false",
+		"--kubelet-port="+strconv.Itoa(port),
+		"--kubelet-read-only-port="+strconv.Itoa(readOnlyPort),
+		"--cert-dir="+filepath.Join(c.options.Dir, "kubelet-"+name))
+}
+
+func (c *Cluster) runOther(name, command string, args ...string) error {
+	process, err := c.run(name, command, args...)
+	if err == nil {
+		c.others = append(c.others, process)
+	}
+	return err
+}
