@@ -33,7 +33,7 @@ func NewOptions() Options {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Directory, "cert-dir", o.Directory,
 		"Directory for the authorities of the serving certificates, where --tls-cert-file is not set. "+
-			"Without it they are in the Secret that `annex register` makes, which all replicas share; or below --data-dir, if that and --kubeconfig are set.")
+			"Without it they are in the Secret that annex register makes, which all replicas share; or below --data-dir, if that and --kubeconfig are set.")
 	fs.DurationVar(&o.Lifetime, "serving-cert-lifetime", o.Lifetime,
 		"How long a serving certificate is valid, where --tls-cert-file is not set. It is renewed after two thirds of that.")
 	fs.DurationVar(&o.AuthorityLifetime, "serving-ca-lifetime", o.AuthorityLifetime,
