@@ -144,6 +144,26 @@ func TestResizeRaces(t *testing.T) {
 	}
 }
 
+func TestResizeMeansTheObjectOfItsUID(t *testing.T) {
+	t.Parallel()
+	client := balloons(t, start(t))
+	created := create(t, client, "node-a")
+	patch := func(uid types.UID, subresource string, body string) error {
+		_, err := client.Patch(t.Context(), "node-a", types.MergePatchType, []byte(`{"metadata":{"uid":"`+string(uid)+`"},`+body+`}`), metav1.PatchOptions{}, subresource)
+		return err
+	}
+	const resized, observed = `"spec":{"nodeSize":{"cpu":"2"}}`, `"status":{"podName":"balloon-x"}`
+	const other = "00000000-0000-0000-0000-000000000000"
+	for subresource, body := range map[string]string{"resize": resized, "status": observed} {
+		if err := patch(other, subresource, body); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "metadata.uid") {
+			t.Errorf("patching /%s of a balloon that was replaced: got %v, want 422 at metadata.uid", subresource, err)
+		}
+		if err := patch(created.GetUID(), subresource, body); err != nil {
+			t.Errorf("patching /%s of this balloon: %v", subresource, err)
+		}
+	}
+}
+
 func TestResizeValidates(t *testing.T) {
 	t.Parallel()
 	client := balloons(t, start(t))

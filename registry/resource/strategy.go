@@ -105,6 +105,10 @@ func (s subresourceStrategy[T]) PrepareForUpdate(_ context.Context, o, oldObject
 	s.take(merged, obj)
 	merged.SetResourceVersion(obj.GetResourceVersion())
 	merged.SetManagedFields(obj.GetManagedFields())
+	// Whoever names a uid means that object and not another of its name; the mismatch is found by what validates metadata.
+	if uid := obj.GetUID(); uid != "" {
+		merged.SetUID(uid)
+	}
 	if s.countsGeneration && !desiredStateEqual(merged, old) {
 		merged.SetGeneration(old.GetGeneration() + 1)
 	}
