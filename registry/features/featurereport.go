@@ -5,11 +5,14 @@ package features
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/version"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -32,6 +35,9 @@ var (
 	_ rest.SingularNameProvider = &reports{}
 )
 
+// errFull is why a use cannot be listed at a feature that has as many as it may.
+var errFull = errors.New("the feature lists as many uses as it can")
+
 func newReports(store *genericregistry.Store, status rest.Storage) *reports {
 	return &reports{features: store, status: status.(rest.Updater)}
 }
@@ -49,7 +55,8 @@ func (r *reports) NamespaceScoped() bool { return true }
 func (r *reports) GetSingularName() string { return "featurereport" }
 
 // Create implements rest.Creater. A feature that nobody announced yet becomes a Feature without a state; a use that is
-// listed already costs no write.
+// listed already costs no write. One that finds no room is refused after all others were recorded, so that a feature that
+// is full does not hold up the rest.
 func (r *reports) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	report := obj.(*features.FeatureReport)
 	if err := rest.EnsureObjectNamespaceMatchesRequestNamespace(genericapirequest.NamespaceValue(ctx), report); err != nil {
@@ -69,17 +76,27 @@ func (r *reports) Create(ctx context.Context, obj runtime.Object, validate rest.
 	}
 	now := metav1.Now()
 	report.Status = features.FeatureReportStatus{}
+	var refused field.ErrorList
 	for i := range report.Spec.Features {
 		reported := &report.Spec.Features[i]
 		feature := known[reported.Name]
 		if feature == nil || findUse(feature, report, reported) == nil {
-			if feature, err = r.record(ctx, report, reported, now, options.DryRun); err != nil {
+			feature, err = r.record(ctx, report, reported, now, options.DryRun)
+			if errors.Is(err, errFull) {
+				refused = append(refused, field.Forbidden(field.NewPath("spec", "features").Index(i), fmt.Sprintf(
+					"Feature %s lists %d uses, which is the most it can; remove those that are over from its status.uses", reported.Name, validation.MaxUses)))
+				continue
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
 		report.Status.Features = append(report.Status.Features, features.FeatureAnswer{
 			Name: reported.Name, State: feature.Status.State, UseEvaluationTime: feature.Status.UseEvaluationTime,
 		})
+	}
+	if len(refused) > 0 {
+		return nil, apierrors.NewInvalid(features.Kind("FeatureReport"), report.Name, refused)
 	}
 	return report, nil
 }
@@ -113,6 +130,9 @@ func (r *reports) record(ctx context.Context, report *features.FeatureReport, re
 		next := current.DeepCopyObject().(*features.Feature)
 		if findUse(next, report, reported) != nil {
 			return next, nil
+		}
+		if len(next.Status.Uses) >= validation.MaxUses {
+			return nil, errFull
 		}
 		describe(next, report, reported)
 		next.Status.Uses = append(next.Status.Uses, features.Use{

@@ -198,9 +198,16 @@ func TestUsesAreBounded(t *testing.T) {
 			t.Fatalf("report %d: %v", i, err)
 		}
 	}
-	_, err := client.FeatureReports("default").Create(t.Context(), report("one-more", "v1", v1alpha1.ValueEnabled, "NodeSwap"), metav1.CreateOptions{})
-	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "status.uses") {
-		t.Errorf("the 65th use: got %v, want 422 at status.uses", err)
+	_, err := client.FeatureReports("default").Create(t.Context(), report("one-more", "v1", v1alpha1.ValueEnabled, "NodeSwap", "Other"), metav1.CreateOptions{})
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.features[0]") || !strings.Contains(err.Error(), "status.uses") {
+		t.Errorf("the 65th use: got %v, want 422 at spec.features[0] that names status.uses", err)
+	}
+	full, err := client.Features("default").Get(t.Context(), "NodeSwap", metav1.GetOptions{})
+	if err != nil || len(full.Status.Uses) != 64 {
+		t.Errorf("the full feature: %d uses, %v", len(full.Status.Uses), err)
+	}
+	if other, err := client.Features("default").Get(t.Context(), "Other", metav1.GetOptions{}); err != nil || len(other.Status.Uses) != 1 {
+		t.Errorf("the gate reported after a full one: got %+v, %v, want its use", other, err)
 	}
 }
 

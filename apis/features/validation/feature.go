@@ -8,6 +8,7 @@ package validation
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"unicode/utf8"
 
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -16,12 +17,14 @@ import (
 	"github.com/kube-annex/annex/apis/features"
 )
 
+// MaxUses is how many uses a Feature lists.
+const MaxUses = 64
+
 const (
 	maxNameLength      = 253
 	maxComponentLength = 63
 	maxVersionLength   = 64
 	maxInstanceLength  = 253
-	maxUses            = 64
 	maxExamples        = 10
 )
 
@@ -66,7 +69,7 @@ func ValidateFeatureStatusUpdate(feature, _ *features.Feature) field.ErrorList {
 	status, path := &feature.Status, field.NewPath("status")
 	errs := validateNotNegative(path.Child("observedGeneration"), status.ObservedGeneration)
 	errs = append(errs, validateOptional(path.Child("stability"), status.Stability, stabilities)...)
-	errs = append(errs, validateLength(path.Child("version"), status.Version, maxVersionLength)...)
+	errs = append(errs, validateText(path.Child("version"), status.Version, maxVersionLength)...)
 	errs = append(errs, validateOptional(path.Child("default"), status.Default, values)...)
 	errs = append(errs, validateOptional(path.Child("configured"), status.Configured, values)...)
 	errs = append(errs, validateOptional(path.Child("source"), status.Source, sources)...)
@@ -96,8 +99,8 @@ func validateTask(path *field.Path, task *features.Task) field.ErrorList {
 
 func validateUses(path *field.Path, uses []features.Use) field.ErrorList {
 	var errs field.ErrorList
-	if len(uses) > maxUses {
-		errs = append(errs, field.TooMany(path, len(uses), maxUses))
+	if len(uses) > MaxUses {
+		errs = append(errs, field.TooMany(path, len(uses), MaxUses))
 	}
 	type key struct {
 		component, version string
@@ -107,11 +110,11 @@ func validateUses(path *field.Path, uses []features.Use) field.ErrorList {
 	for i := range uses {
 		use, at := &uses[i], path.Index(i)
 		errs = append(errs, validateRequired(at.Child("component"), use.Component)...)
-		errs = append(errs, validateLength(at.Child("component"), use.Component, maxComponentLength)...)
+		errs = append(errs, validateText(at.Child("component"), use.Component, maxComponentLength)...)
 		errs = append(errs, validateRequired(at.Child("version"), use.Version)...)
-		errs = append(errs, validateLength(at.Child("version"), use.Version, maxVersionLength)...)
+		errs = append(errs, validateText(at.Child("version"), use.Version, maxVersionLength)...)
 		errs = append(errs, validateOneOf(at.Child("value"), use.Value, values)...)
-		errs = append(errs, validateLength(at.Child("reporter"), use.Reporter, maxInstanceLength)...)
+		errs = append(errs, validateText(at.Child("reporter"), use.Reporter, maxInstanceLength)...)
 		k := key{use.Component, use.Version, use.Value}
 		if seen[k] {
 			errs = append(errs, field.Duplicate(at, fmt.Sprintf("component %s, version %s, value %s", use.Component, use.Version, use.Value)))
@@ -163,7 +166,12 @@ func validateRequired(path *field.Path, value string) field.ErrorList {
 	return nil
 }
 
-func validateLength(path *field.Path, value string, limit int) field.ErrorList {
+// validateText takes text of at most limit characters. Bytes that are not UTF-8, which protobuf carries, would come back as
+// other text in JSON: two uses would become one key, and nobody could patch the object any more.
+func validateText(path *field.Path, value string, limit int) field.ErrorList {
+	if !utf8.ValidString(value) {
+		return field.ErrorList{field.Invalid(path, strings.ToValidUTF8(value, "\uFFFD"), "must be valid UTF-8")}
+	}
 	if utf8.RuneCountInString(value) > limit {
 		return field.ErrorList{field.TooLongCharacters(path, value, limit)}
 	}

@@ -14,11 +14,11 @@ import (
 func ValidateFeatureReport(report *features.FeatureReport) field.ErrorList {
 	spec, path := &report.Spec, field.NewPath("spec")
 	errs := validateRequired(path.Child("component"), spec.Component)
-	errs = append(errs, validateLength(path.Child("component"), spec.Component, maxComponentLength)...)
+	errs = append(errs, validateText(path.Child("component"), spec.Component, maxComponentLength)...)
 	errs = append(errs, validateRequired(path.Child("version"), spec.Version)...)
-	errs = append(errs, validateLength(path.Child("version"), spec.Version, maxVersionLength)...)
+	errs = append(errs, validateText(path.Child("version"), spec.Version, maxVersionLength)...)
 	errs = append(errs, validateRequired(path.Child("instance"), spec.Instance)...)
-	errs = append(errs, validateLength(path.Child("instance"), spec.Instance, maxInstanceLength)...)
+	errs = append(errs, validateText(path.Child("instance"), spec.Instance, maxInstanceLength)...)
 
 	names := sets.New[string]()
 	for i, feature := range spec.Features {

@@ -29,9 +29,13 @@ func TestValidateFeatureReport(t *testing.T) {
 		"version of 65":         {change: func(s *features.FeatureReportSpec) { s.Version = strings.Repeat("x", 65) }, want: []string{"spec.version: Too long"}},
 		"instance of 253":       {change: func(s *features.FeatureReportSpec) { s.Instance = strings.Repeat("x", 253) }},
 		"instance of 254":       {change: func(s *features.FeatureReportSpec) { s.Instance = strings.Repeat("x", 254) }, want: []string{"spec.instance: Too long"}},
-		"a bad gate name":       {change: func(s *features.FeatureReportSpec) { s.Features[1].Name = "no/name" }, want: []string{"spec.features[1].name: Invalid value"}},
-		"a gate twice":          {change: func(s *features.FeatureReportSpec) { s.Features[1].Name = s.Features[0].Name }, want: []string{"spec.features[1].name: Duplicate value"}},
-		"no value":              {change: func(s *features.FeatureReportSpec) { s.Features[0].Value = "" }, want: []string{"spec.features[0].value: Required value"}},
+		"not UTF-8": {
+			change: func(s *features.FeatureReportSpec) { s.Component, s.Version, s.Instance = "c\xff", "v\xff", "i\xff" },
+			want:   []string{"spec.component: Invalid value", "spec.version: Invalid value", "spec.instance: Invalid value"},
+		},
+		"a bad gate name": {change: func(s *features.FeatureReportSpec) { s.Features[1].Name = "no/name" }, want: []string{"spec.features[1].name: Invalid value"}},
+		"a gate twice":    {change: func(s *features.FeatureReportSpec) { s.Features[1].Name = s.Features[0].Name }, want: []string{"spec.features[1].name: Duplicate value"}},
+		"no value":        {change: func(s *features.FeatureReportSpec) { s.Features[0].Value = "" }, want: []string{"spec.features[0].value: Required value"}},
 		"enums": {
 			change: func(s *features.FeatureReportSpec) {
 				s.Features[0] = features.ReportedFeature{Name: "A", Value: "On", Default: "Off", Stability: "Stable"}
