@@ -34,6 +34,7 @@ var clusterClaims = resource.Kind[*multicluster.ClusterClaim]{
 // firstLine returns what fits into a table of the claim's value.
 func firstLine(claim *multicluster.ClusterClaim) any {
 	line, _, _ := strings.Cut(claim.Spec.Value, "\n")
+	line = strings.TrimSuffix(line, "\r")
 	if runes := []rune(line); len(runes) > 64 {
 		return string(runes[:64])
 	}

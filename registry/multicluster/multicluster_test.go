@@ -82,7 +82,8 @@ func TestFirstLineIsCut(t *testing.T) {
 	clients := claimsOn(t, server)
 	clients.mustCreate(t, "clusterclaims", clients.object("ClusterClaim", "long.example.com", map[string]any{"value": strings.Repeat("ü", 100) + "\nsecond"}))
 	clients.mustCreate(t, "clusterclaims", clients.object("ClusterClaim", "short.example.com", map[string]any{"value": "first\nsecond"}))
-	want := map[string]string{"long.example.com": strings.Repeat("ü", 64), "short.example.com": "first"}
+	clients.mustCreate(t, "clusterclaims", clients.object("ClusterClaim", "windows.example.com", map[string]any{"value": "first\r\nsecond"}))
+	want := map[string]string{"long.example.com": strings.Repeat("ü", 64), "short.example.com": "first", "windows.example.com": "first"}
 	for name, value := range clients.column(t, "clusterclaims", "Value") {
 		if value != want[name] {
 			t.Errorf("%s: column is %q, want %q", name, value, want[name])
