@@ -29,6 +29,9 @@ const (
 	election = 10 * tick
 	// slowRequest is how long a request takes before etcd warns of it. Its default of 100 ms is for disks of its own.
 	slowRequest = time.Second
+	// progressInterval is how often etcd tells an idle watch how far it is; etcd's default is 10 minutes. Without it clients of a
+	// quiet resource get no bookmarks, and list anew once the revision they know is compacted.
+	progressInterval = 5 * time.Second
 	// lockInterval is how often the data directory is looked at.
 	lockInterval = 2 * time.Second
 	// closeTimeout bounds the wait for an etcd that died.
@@ -205,6 +208,7 @@ func embeddedConfig(c CompletedOptions, socket string, logger *zap.Logger) *embe
 	config.ElectionMs = uint(election.Milliseconds())
 	config.QuotaBackendBytes = c.QuotaBytes
 	config.MaxRequestBytes = embeddedMaxBytes + requestOverhead
+	config.WatchProgressNotifyInterval = progressInterval
 	config.WarningApplyDuration = slowRequest
 	config.WarningUnaryRequestDuration = slowRequest
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)

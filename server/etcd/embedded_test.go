@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"google.golang.org/grpc/metadata"
 )
@@ -292,6 +293,24 @@ func TestStartEndsWithItsContext(t *testing.T) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	startEmbedded(t, dir)
+}
+
+func TestIdleWatchesLearnOfProgress(t *testing.T) {
+	t.Parallel()
+	b := startEmbedded(t, t.TempDir())
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	watch := b.Client.Watch(ctx, "/quiet/", clientv3.WithPrefix(), clientv3.WithProgressNotify())
+	put, err := b.Client.Put(ctx, "/busy/a", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for response := range watch {
+		if response.IsProgressNotify() && response.Header.Revision >= put.Header.Revision {
+			return
+		}
+	}
+	t.Errorf("no notification of revision %d within 20 s; bookmarks of quiet resources come from these", put.Header.Revision)
 }
 
 func TestSharedClientWatchesAndLeases(t *testing.T) {

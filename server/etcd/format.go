@@ -36,14 +36,23 @@ func checkFormat(dir string) error {
 	return nil
 }
 
-// writeFormat is atomic, so that a killed process leaves no half of it.
+// writeFormat is atomic, so that neither a killed process nor a power failure leaves half of it.
 func writeFormat(path string) error {
 	temporary := path + ".new"
-	if err := os.WriteFile(temporary, []byte(strconv.Itoa(format)+"\n"), 0o600); err != nil {
+	if err := writeSynced(temporary, strconv.Itoa(format)+"\n"); err != nil {
 		return fmt.Errorf("write the format of the data directory: %w", err)
 	}
 	if err := os.Rename(temporary, path); err != nil {
 		return fmt.Errorf("write the format of the data directory: %w", err)
 	}
 	return nil
+}
+
+func writeSynced(path, content string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(content)
+	return errors.Join(err, file.Sync(), file.Close())
 }
