@@ -5,6 +5,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -33,6 +34,9 @@ const informerResync = 10 * time.Minute
 
 // onStop has a function called when the server is told to stop, unless what it returns is called before.
 type onStop func(func()) (forget func() bool)
+
+// errStopping is why long requests end when the server is told to stop.
+var errStopping = errors.New("the server is stopping")
 
 // foundation is what the three servers of the chain share.
 type foundation struct {
@@ -113,13 +117,28 @@ func (f *foundation) copyFor(backend *etcd.Backend, scheme *runtime.Scheme, code
 func endLongRequests(onStop onStop, isLong request.LongRunningRequestCheck, api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if info, ok := request.RequestInfoFrom(r.Context()); ok && isLong(r, info) {
-			ctx, cancel := context.WithCancel(r.Context())
-			defer cancel()
-			defer onStop(cancel)()
+			ctx, cancel := context.WithCancelCause(r.Context())
+			defer cancel(nil)
+			defer onStop(func() { cancel(errStopping) })()
+			if info.Verb == "watch" {
+				defer endWatch(ctx)
+			}
 			r = r.WithContext(ctx)
 		}
 		api.ServeHTTP(w, r)
 	})
+}
+
+// endWatch is deferred. It makes a proxied watch that ends because the server stops end as those of native kinds do. The proxy
+// aborts it, which clients take for a broken connection.
+func endWatch(ctx context.Context) {
+	aborted := recover()
+	if aborted == nil {
+		return
+	}
+	if err, ok := aborted.(error); !ok || !errors.Is(err, http.ErrAbortHandler) || !errors.Is(context.Cause(ctx), errStopping) {
+		panic(aborted) //nolint:forbidigo // the panic is not ours; it goes on
+	}
 }
 
 // withoutManagedFields spares informers what no controller reads.

@@ -190,6 +190,40 @@ func TestFilesForTheOwnerOnly(t *testing.T) {
 }
 
 // TestRequestsUnderWayAreAnswered stops the server while it reads a request that the host passes on.
+func TestWatchesEndCleanlyWhenStopped(t *testing.T) {
+	t.Parallel()
+	server := run(t, t.TempDir())
+	ended := map[string]chan error{}
+	for _, path := range []string{"/api/v1/configmaps", "/apis/multicluster.k8s.io/v1alpha1/clusterclaims"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.server.AdminConfig().Host+path+"?watch=true", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := httpClient(t, server.server.AdminConfig()).Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := make(chan error, 1)
+		ended[path] = end
+		go func() {
+			_, err := io.Copy(io.Discard, response.Body)
+			end <- errors.Join(err, response.Body.Close())
+		}()
+	}
+	server.cancel()
+	for path, end := range ended {
+		select {
+		case err := <-end:
+			if err != nil {
+				t.Errorf("the watch of %s ended with %v, want an orderly end", path, err)
+			}
+		case <-time.After(patience):
+			t.Fatalf("the watch of %s did not end:\n%s", path, server.out.text())
+		}
+	}
+	server.stop(t)
+}
+
 func TestRequestsUnderWayAreAnswered(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
