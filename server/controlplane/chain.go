@@ -6,7 +6,6 @@ package controlplane
 import (
 	"fmt"
 	"net"
-	"time"
 
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -19,11 +18,8 @@ import (
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 
 	"github.com/kube-annex/annex/registry/native"
+	"github.com/kube-annex/annex/server/options"
 )
-
-// drainTimeout is how long connections get to end by themselves. Requests under way are waited for in any case; what is
-// left after this are connections that a client opened at the last moment and has not used.
-const drainTimeout = 3 * time.Second
 
 // What signalDefinitionsSynced replaces.
 const (
@@ -95,7 +91,7 @@ func (s *Server) assemble(c *chain) error {
 	if c.aggregator, err = aggregator.Complete().NewWithDelegate(c.native); err != nil {
 		return fmt.Errorf("build the aggregator: %w", err)
 	}
-	c.aggregator.GenericAPIServer.ShutdownTimeout = drainTimeout
+	c.aggregator.GenericAPIServer.ShutdownTimeout = options.DrainTimeout
 	return nil
 }
 

@@ -153,6 +153,7 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", Name, err)
 	}
+	server.ShutdownTimeout = options.DrainTimeout
 	if err := installGroups(server, scheme, codecs, config.RESTOptionsGetter); err != nil {
 		server.Destroy()
 		return nil, err

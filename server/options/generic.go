@@ -19,6 +19,10 @@ import (
 // maxRequestBodyBytes is what a request may carry; encoded for storage it is smaller.
 const maxRequestBodyBytes = 3 << 20
 
+// DrainTimeout is how long connections get to end by themselves when a server stops. Requests under way are waited for in any
+// case; what is left after this are connections that a client opened at the last moment and has not used.
+const DrainTimeout = 3 * time.Second
+
 // NewGenericConfig returns what the configurations of all Annex servers share. The name ("annex-apiserver") and the
 // listener's address make the server's identity: the generic server's default would be the same for every server on a
 // machine, a kube-apiserver included.
