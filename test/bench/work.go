@@ -127,10 +127,9 @@ func pages(ctx context.Context, t *target) error {
 	}
 }
 
-// continueToken finds the token in the list's metadata, which comes before the items.
+// continueToken finds the token in the list's metadata, which comes before the items of some peers and after those of others.
 func continueToken(page []byte) string {
-	head, _, _ := bytes.Cut(page, []byte(`"items"`))
-	_, after, found := bytes.Cut(head, []byte(`"continue":"`))
+	_, after, found := bytes.Cut(page, []byte(`"continue":"`))
 	if !found {
 		return ""
 	}
