@@ -29,7 +29,11 @@ func TestCertificateFilesAreReadAgain(t *testing.T) {
 	put := func(certPEM, keyPEM []byte) {
 		t.Helper()
 		for file, content := range map[string][]byte{certFile: certPEM, keyFile: keyPEM} {
-			if err := os.WriteFile(file, content, 0o600); err != nil {
+			// Half-written files would be problems of their own, each with a line in the log.
+			if err := os.WriteFile(file+".new", content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(file+".new", file); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -66,7 +70,7 @@ func TestCertificateFilesAreReadAgain(t *testing.T) {
 	if certPEM, keyPEM := files.CurrentCertKeyContent(); !bytes.Equal(certPEM, secondCert) || !bytes.Equal(keyPEM, secondKey) {
 		t.Error("the new certificate is not served")
 	}
-	if said := bytes.Count([]byte(log()), []byte("serving with the last good one")); said > 2 {
+	if said := bytes.Count([]byte(log()), []byte("serving with the last good one")); said != 1 {
 		t.Errorf("the same problem was logged %d times", said)
 	}
 }
