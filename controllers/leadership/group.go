@@ -5,8 +5,12 @@ package leadership
 
 import (
 	"context"
+	"errors"
+	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 )
 
 // Group is what is led together: runners under one Lease.
@@ -25,3 +29,134 @@ type Group struct {
 // ends. It is called once for the life of the process, by followers too, so it should cost little. Until its first report the
 // group does not run. An error is logged, and the condition is run again after a pause; the group stays as it was reported last.
 type Condition func(ctx context.Context, report func(bool)) error
+
+// Why terms end that nothing is wrong with.
+var (
+	errStopped  = errors.New("the process is being stopped")
+	errUnwanted = errors.New("the condition of the group no longer holds")
+	errYielded  = errors.New("the group is handed to a process that leads fewer")
+)
+
+// Pauses after terms that failed: doubled each time, and short again after a term that lasted as long as the longest.
+const (
+	firstRest = time.Second
+	longRest  = time.Minute
+)
+
+// group is a Group in a candidate.
+type group struct {
+	Group
+	options   Options
+	clock     Clock
+	candidate *Candidate
+	metrics   groupMetrics
+	status    *status
+	leaks     *leaks
+	// done is closed when the group has ended for good.
+	done chan struct{}
+	seen observation
+}
+
+// run campaigns and leads while the group's condition holds, until the context ends.
+func (g *group) run(ctx context.Context) {
+	wanted := make(chan bool)
+	var following sync.WaitGroup
+	defer following.Wait()
+	if g.When == nil {
+		g.campaignAndLead(ctx)
+		return
+	}
+	following.Go(func() { g.followCondition(ctx, wanted) })
+	for on := false; ; {
+		if !on {
+			g.status.off()
+			select {
+			case on = <-wanted:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		on = g.runWhile(ctx, wanted)
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// runWhile runs the group until its condition no longer holds or the context ends.
+func (g *group) runWhile(ctx context.Context, wanted <-chan bool) bool {
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		g.campaignAndLead(running)
+	}()
+	for {
+		select {
+		case on := <-wanted:
+			if on {
+				continue
+			}
+			stop(errUnwanted)
+			<-done
+			return false
+		case <-done:
+			return true
+		}
+	}
+}
+
+func (g *group) followCondition(ctx context.Context, wanted chan<- bool) {
+	for ctx.Err() == nil {
+		err := g.When(ctx, func(on bool) { send(ctx, wanted, on) })
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			err = errReturned
+		}
+		klog.FromContext(ctx).Error(err, "Following the condition of a group; trying again", "group", g.Name)
+		pause(ctx, jittered(g.options.Timings.RetryPeriod))
+	}
+}
+
+func (g *group) campaignAndLead(ctx context.Context) {
+	rest := firstRest
+	for ctx.Err() == nil {
+		held, started, err := g.campaign(ctx)
+		if err != nil {
+			return
+		}
+		began := g.clock.Elapsed()
+		goOn, ended := g.lead(ctx, held, started)
+		if !goOn {
+			return
+		}
+		if ctx.Err() != nil || !isFailure(ended) {
+			continue
+		}
+		klog.FromContext(ctx).Error(ended, "The term has failed", "group", g.Name, "pause", rest)
+		if g.options.ExitOnLoss {
+			g.candidate.exit(g, ended)
+			return
+		}
+		if g.clock.Elapsed()-began > longRest {
+			rest = firstRest
+		}
+		g.status.rests(ended)
+		pause(ctx, jittered(rest))
+		rest = min(2*rest, longRest)
+	}
+}
+
+// isFailure tells the end of a term that its own runners have caused.
+func isFailure(ended error) bool {
+	for _, ordinary := range []error{errStopped, errUnwanted, errYielded, errTaken, errNotRenewed, context.Canceled} {
+		if errors.Is(ended, ordinary) {
+			return false
+		}
+	}
+	return ended != nil
+}

@@ -35,6 +35,10 @@ type Options struct {
 	// Owner names what only one process can have at a time, such as a locked data directory. A Lease whose holder had the same
 	// owner is taken at once, since its process is dead. It must not contain underscores. Empty means none.
 	Owner string
+	// Metrics are shared by all candidates of a process; nil means that nothing is counted.
+	Metrics *Metrics
+	// Clock is for tests; the zero value is the clock of the machine.
+	Clock Clock
 	// BeforeExit is called before the process is ended; nil means nothing.
 	BeforeExit func(why error)
 	// Exit ends the process; nil means os.Exit.

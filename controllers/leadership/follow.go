@@ -1,0 +1,106 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package leadership
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+)
+
+// sighting is a state of the Lease, nil for none, or why it could not be read.
+type sighting struct {
+	lease *coordinationv1.Lease
+	err   error
+}
+
+// follower watches one Lease, so that it is taken as soon as it is released, and polls it where watching is not possible.
+type follower struct {
+	*lock
+	retry time.Duration
+}
+
+// run sends what it sees until the context ends.
+func (f *follower) run(ctx context.Context, out chan<- sighting) {
+	for ctx.Err() == nil {
+		lease, err := f.get(ctx)
+		if !send(ctx, out, sighting{lease: lease, err: err}) {
+			return
+		}
+		if err == nil && f.watch(ctx, lease, out) {
+			continue // it ended in the ordinary way
+		}
+		pause(ctx, jittered(f.retry))
+	}
+}
+
+// watch sends changes until the watch ends. It tells whether the next one may begin at once.
+func (f *follower) watch(ctx context.Context, from *coordinationv1.Lease, out chan<- sighting) bool {
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, f.name.Name).String()}
+	if from != nil {
+		options.ResourceVersion = from.ResourceVersion
+	}
+	began := time.Now()
+	events, err := f.leases.Watch(ctx, options)
+	if err != nil {
+		if apierrors.IsForbidden(err) {
+			klog.FromContext(ctx).V(2).Info("The Lease cannot be watched, so hand-over takes a retry period; grant the verb watch on leases", "reason", err.Error())
+		}
+		return false
+	}
+	defer events.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case event, open := <-events.ResultChan():
+			if !open {
+				return time.Since(began) > f.retry
+			}
+			lease, ok := event.Object.(*coordinationv1.Lease)
+			switch {
+			case event.Type == watch.Error || !ok:
+				return time.Since(began) > f.retry
+			case event.Type == watch.Bookmark:
+				continue
+			case event.Type == watch.Deleted:
+				lease = nil
+			}
+			if !send(ctx, out, sighting{lease: lease}) {
+				return false
+			}
+		}
+	}
+}
+
+func send[T any](ctx context.Context, out chan<- T, value T) bool {
+	select {
+	case out <- value:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// pause waits, or returns earlier when the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// jittered stretches a pause, so that candidates do not try in step.
+func jittered(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (1 + (jitter-1)*rand.Float64()))
+}

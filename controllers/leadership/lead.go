@@ -1,0 +1,140 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package leadership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/pprof"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+)
+
+// errStuck is why the process ends when runners do not return.
+var errStuck = errors.New("runners did not return in time")
+
+// lead runs one term: from the Lease that was acquired by a request started at the given time, to its release. It returns
+// whether the group may go on, and why the term ended.
+func (g *group) lead(ctx context.Context, held *held, started time.Duration) (goOn bool, ended error) {
+	ctx, yield := context.WithCancelCause(ctx)
+	defer yield(nil)
+	term := g.newTerm(held)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "group", g.Name, "term", term.fence.Holder)
+	ctx = klog.NewContext(ctx, logger)
+	base := context.WithoutCancel(ctx)
+
+	renewing, stopRenewing := context.WithCancel(base)
+	renewal := newRenewal(held, term, g.options.Timings, g.clock, started)
+	var renewals sync.WaitGroup
+	renewals.Go(func() { renewal.run(renewing) })
+	defer renewals.Wait()
+	defer stopRenewing()
+
+	began := g.clock.Elapsed()
+	work := newWork(g, term)
+	working, stopWork := context.WithCancelCause(base)
+	defer stopWork(nil)
+	g.status.leads(term, work, yield)
+	g.metrics.transitions.WithLabelValues(g.Name).Inc()
+	g.metrics.setLeading(true)
+	logger.Info("Acquired the Lease", "lease", g.Lease, "transitions", term.fence.Transitions)
+	go work.run(working, func() ([]Runner, error) { return g.New(term) })
+
+	lost := false
+	select {
+	case <-ctx.Done():
+		ended = context.Cause(ctx)
+	case <-renewal.lost:
+		ended, lost = renewal.why, true
+	case <-work.ending:
+	}
+	if lost && g.options.ExitOnLoss {
+		g.candidate.exit(g, fmt.Errorf("leader election lost: %w", ended))
+		return false, ended
+	}
+	stopping := g.clock.Elapsed()
+	g.status.stops()
+	stopWork(ended)
+	if waitForRunners && !g.awaitRunners(work, renewal, stopping) {
+		g.candidate.failStop(base, g, work, fmt.Errorf("%w: %v", errStuck, work.unfinished()))
+		return false, errStuck
+	}
+	if waitForRunners && work.failure != nil {
+		ended = work.failure
+	}
+	g.metrics.stopSeconds.WithLabelValues(g.Name).Observe((g.clock.Elapsed() - stopping).Seconds())
+	term.close()
+	stopRenewing()
+	renewals.Wait()
+	g.metrics.setLeading(false)
+	g.metrics.termSeconds.WithLabelValues(g.Name).Observe((g.clock.Elapsed() - began).Seconds())
+	logger.Info("The term has ended", "reason", ended, "stopped", g.clock.Elapsed()-stopping)
+	g.release(base, held, renewal)
+	g.status.follows()
+	g.leaks.termEnded()
+	return true, ended
+}
+
+func (g *group) newTerm(held *held) *Term {
+	fence := termOf(held.lease, holderOf(held.lease))
+	t := &Term{
+		fence: fence, base: g.options.Client, markWrites: g.options.MarkWrites, metrics: g.metrics, clock: g.clock, mux: g.candidate.mux,
+		labels: pprof.WithLabels(context.Background(), pprof.Labels(groupLabel, g.Name, termLabel, fence.Holder)),
+		checks: map[string]func(*http.Request) error{},
+	}
+	t.lifetime, t.end = context.WithCancelCause(context.Background())
+	return t
+}
+
+// awaitRunners waits until all runners have returned, as long as the Lease is held for sure and their time to stop is not over.
+func (g *group) awaitRunners(work *work, renewal *renewal, stopping time.Duration) bool {
+	for {
+		left := min(g.options.Timings.StopTimeout-(g.clock.Elapsed()-stopping), g.options.Timings.usable()-renewal.age())
+		if left <= 0 {
+			select {
+			case <-work.finished:
+				return true
+			default:
+				return false
+			}
+		}
+		timer := time.NewTimer(min(left, deadlineTick))
+		select {
+		case <-work.finished:
+			timer.Stop()
+			return true
+		case <-timer.C:
+		}
+	}
+}
+
+// release gives the Lease back, unless it is someone else's by now. Where that fails it expires.
+func (g *group) release(ctx context.Context, held *held, renewal *renewal) {
+	if renewal.taken.Load() {
+		return
+	}
+	logger := klog.FromContext(ctx)
+	ctx, cancel := context.WithTimeout(ctx, min(g.options.Timings.RenewDeadline/2, g.options.Timings.LeaseDuration-renewal.age()))
+	defer cancel()
+	for {
+		err := held.release(ctx)
+		switch {
+		case err == nil:
+			logger.Info("Released the Lease", "lease", g.Lease)
+			return
+		case errors.Is(err, errTaken):
+			return
+		case ctx.Err() != nil:
+			logger.Info("The Lease could not be released and is left to expire", "lease", g.Lease, "reason", err.Error())
+			return
+		case !apierrors.IsConflict(err):
+			pause(ctx, g.options.Timings.RetryPeriod/4)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package leadership
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// leakChecks are when goroutines are looked for after a term: what only takes a moment to end is no leak.
+var leakChecks = []time.Duration{time.Second, 5 * time.Second}
+
+// leaks looks for goroutines that terms of a group have left behind, without holding up the next one.
+type leaks struct {
+	group   *group
+	pending chan struct{}
+}
+
+func newLeaks(g *group) *leaks { return &leaks{group: g, pending: make(chan struct{}, 1)} }
+
+// termEnded has a check made soon.
+func (l *leaks) termEnded() {
+	select {
+	case l.pending <- struct{}{}:
+	default: // the one that is due will do
+	}
+}
+
+func (l *leaks) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.pending:
+		}
+		for i, wait := range leakChecks {
+			if pause(ctx, wait); ctx.Err() != nil {
+				return
+			}
+			if l.check(ctx, i == len(leakChecks)-1) == 0 {
+				break
+			}
+		}
+	}
+}
+
+// check counts what past terms have left over and, at last, says where it is.
+func (l *leaks) check(ctx context.Context, last bool) int {
+	status, _, _ := l.group.status.snapshot(l.group.Name)
+	found := leftOver(l.group.Name, status.Holder)
+	n := total(found)
+	if n == 0 || last {
+		l.group.metrics.leaked.WithLabelValues(l.group.Name).Set(float64(n))
+	}
+	if n > 0 && last {
+		klog.FromContext(ctx).Info("Terms that are over have left goroutines behind; a runner must end all it started before it returns",
+			"group", l.group.Name, "goroutines", n, "stacks", stacks(found))
+	}
+	return n
+}

@@ -1,0 +1,104 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package leadership
+
+import (
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/kube-annex/annex/apis/fencing"
+)
+
+// observation is what a follower has seen of a Lease, and from when on it may take it. As in client-go, the holder's clock does
+// not count: a Lease has expired when no renewal was seen for its duration by the follower's own clock.
+type observation struct {
+	// lease is nil where there is none, or nothing is known yet.
+	lease *coordinationv1.Lease
+	known bool
+	// freeAt is when the last renewal that was seen has expired.
+	freeAt time.Duration
+}
+
+// holding is what tells one renewal of one term from another.
+type holding struct {
+	holder, uid string
+	transitions int32
+	renewed     time.Time
+}
+
+func holdingOf(lease *coordinationv1.Lease) holding {
+	if lease == nil {
+		return holding{}
+	}
+	h := holding{holder: holderOf(lease), uid: string(lease.UID), transitions: transitionsOf(lease)}
+	if lease.Spec.RenewTime != nil {
+		h.renewed = lease.Spec.RenewTime.UTC()
+	}
+	return h
+}
+
+// saw takes in a state of the Lease; nil says that there is none. ours tells holders whose work is known to have ended.
+func (o *observation) saw(lease *coordinationv1.Lease, now, fallback time.Duration, ours func(holder string) bool) {
+	last, next := holdingOf(o.lease), holdingOf(lease)
+	first := !o.known
+	o.lease, o.known = lease, true
+	switch {
+	case next.holder != "" && ours(next.holder):
+		o.freeAt = now
+	case next.holder != "" && (first || next != last):
+		// A renewal. An edit by hand may have shortened the duration, but not what the last renewal promised.
+		o.freeAt = max(o.freeAt, now+durationOf(lease, fallback))
+	case next.holder != "":
+		// Seen before.
+	case first:
+		o.freeAt = now
+	case released(lease, last):
+		o.freeAt = now
+	}
+	// What is left is a Lease that lost its holder, or was deleted, by someone else's hand: the last holder may still be at work.
+}
+
+// released tells whether the last term of the Lease said itself that its work has ended.
+func released(lease *coordinationv1.Lease, last holding) bool {
+	if lease == nil {
+		return false
+	}
+	value := lease.Annotations[fencing.ReleasedAnnotation]
+	term := termOf(lease, "")
+	holder, ok := strings.CutPrefix(value, term.Value())
+	if !ok || holder == "" {
+		return false
+	}
+	sameTerm := last.uid == string(lease.UID) && last.transitions == term.Transitions
+	return !sameTerm || last.holder == "" || last.holder == holder
+}
+
+func termOf(lease *coordinationv1.Lease, holder string) fencing.Term {
+	term := fencing.Term{LeaseUID: lease.UID, Transitions: transitionsOf(lease), Holder: holder}
+	term.Lease.Namespace, term.Lease.Name = lease.Namespace, lease.Name
+	return term
+}
+
+func holderOf(lease *coordinationv1.Lease) string {
+	if lease == nil || lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+func transitionsOf(lease *coordinationv1.Lease) int32 {
+	if lease == nil || lease.Spec.LeaseTransitions == nil {
+		return 0
+	}
+	return *lease.Spec.LeaseTransitions
+}
+
+func durationOf(lease *coordinationv1.Lease, fallback time.Duration) time.Duration {
+	if lease.Spec.LeaseDurationSeconds == nil || *lease.Spec.LeaseDurationSeconds <= 0 {
+		return fallback
+	}
+	return time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+}
