@@ -13,7 +13,10 @@ import (
 	"strconv"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // Header names the term of a write: namespace/lease;uid;transitions;holder.
@@ -42,22 +45,43 @@ func (t Term) Value() string {
 	return string(t.LeaseUID) + ";" + strconv.FormatInt(int64(t.Transitions), 10) + ";" + t.Holder
 }
 
+// Current returns the term that a Lease is in; Holder is empty while nobody leads.
+func Current(lease *coordinationv1.Lease) Term {
+	return Term{
+		Lease: types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}, LeaseUID: lease.UID,
+		Transitions: ptr.Deref(lease.Spec.LeaseTransitions, 0), Holder: ptr.Deref(lease.Spec.HolderIdentity, ""),
+	}
+}
+
+// ParseValue reads what Value has returned for a term of the Lease.
+func ParseValue(lease types.NamespacedName, value string) (Term, error) {
+	parts := strings.SplitN(value, ";", 3)
+	if len(parts) != 3 || parts[0] == "" {
+		return Term{}, fmt.Errorf("%q is not of the form uid;transitions;holder", value)
+	}
+	transitions, err := strconv.ParseInt(parts[1], 10, 32)
+	if err != nil {
+		return Term{}, fmt.Errorf("%q is not of the form uid;transitions;holder: %w", value, err)
+	}
+	return Term{Lease: lease, LeaseUID: types.UID(parts[0]), Transitions: int32(transitions), Holder: parts[2]}, nil
+}
+
+// maxHeader bounds what servers compare and repeat in their answers.
+const maxHeader = 1024
+
 // Parse reads the value of the header.
 func Parse(header string) (Term, error) {
-	parts := strings.SplitN(header, ";", 4)
-	if len(parts) != 4 {
+	lease, value, _ := strings.Cut(header, ";")
+	namespace, name, _ := strings.Cut(lease, "/")
+	term, err := ParseValue(types.NamespacedName{Namespace: namespace, Name: name}, value)
+	if err != nil || len(header) > maxHeader || !isName(namespace) || !isName(name) || term.Transitions < 0 || term.Holder == "" {
 		return Term{}, malformed(header)
 	}
-	namespace, name, ok := strings.Cut(parts[0], "/")
-	transitions, err := strconv.ParseInt(parts[2], 10, 32)
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") || parts[1] == "" || parts[3] == "" || err != nil || transitions < 0 {
-		return Term{}, malformed(header)
-	}
-	return Term{
-		Lease:    types.NamespacedName{Namespace: namespace, Name: name},
-		LeaseUID: types.UID(parts[1]), Transitions: int32(transitions), Holder: parts[3],
-	}, nil
+	return term, nil
 }
+
+// isName tells whether a server could have an object of the name; others would lead out of the place they stand for.
+func isName(name string) bool { return name != "" && len(content.IsPathSegmentName(name)) == 0 }
 
 func malformed(header string) error {
 	const shown = 80

@@ -28,6 +28,7 @@ type room struct {
 // A final "$" means this package and nothing below.
 const (
 	servedVersions = "apis/*/v[0-9]*$"
+	fencing        = "apis/fencing$"
 	kubernetes     = "k8s.io/kubernetes"
 	apiserver      = "k8s.io/apiserver"
 	clientGo       = "k8s.io/client-go"
@@ -66,7 +67,7 @@ var rooms = []room{
 	},
 	{
 		dir:     "controllers",
-		imports: []string{servedVersions, "generated", "featuregate"},
+		imports: []string{servedVersions, fencing, "generated", "featuregate"},
 		never:   []string{apiserver, "registry", "server"},
 		why:     "controllers/ are clients of the API: served versions and typed clients, never storage or hub types",
 	},

@@ -10,7 +10,9 @@
 //     and status (strategy.go);
 //   - one endpoint a subresource that takes only the fields it is about (subresource.go);
 //   - reset fields for server-side apply, tables for kubectl, field selectors (resetfields.go, table.go, selectors.go);
-//   - the guard: "commit only if these other keys are unchanged" (guard.go, guardedclient.go, guardedstore.go).
+//   - the guard: "commit only if these other keys are unchanged" (guard.go, guardedclient.go, guardedstore.go);
+//   - companions, keys that are written in the same transaction as their object, and fences, which make all writes of a
+//     request depend on such a key (kind.go, fence.go).
 //
 // # The guard
 //
@@ -24,4 +26,20 @@
 // Rules run inside every attempt of create, update, patch, apply, delete and delete-collection, and on dry runs, which
 // compare nothing since they write nothing. Writes to subresources are exempt, and the unsafe deletion of an undecodable
 // object (DeleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential) bypasses the rules, since they need the object.
+//
+// # Companions and fences
+//
+// A kind's Companion is a second key that tells one fact of an object in plain text. Each transaction that writes the object
+// leaves the key at the fact's value, and the one that finally removes the object removes the key: create, update, patch,
+// apply, delete, delete-collection, the removal of the last finalizer and the unsafe deletion alike. A write that does not
+// change the fact does not touch the key, so the key's own revisions are the history of the fact.
+//
+// A Fence in a request's context makes every write of the request, of whatever kind, compare such a key in its transaction. It
+// holds for all stores on a client made by GuardClient, custom resources included, and for subresources. When it does not hold
+// nothing is written and the client gets the fence's error, at once: unlike a broken pin it is never tried again. Requests that
+// write nothing compare nothing: reads, dry runs, updates that change nothing, and requests that are refused for another reason.
+//
+// Leadership is fenced with both: a Lease's companion names its holder (registry/native/coordination), and a leader's writes
+// carry the fence that they name (server/fencing). The server has to be of this version in all replicas: one that knows no
+// companions changes a Lease without its key, until the next write of the Lease by one that does.
 package resource

@@ -6,14 +6,21 @@ package resource
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 )
 
-// guard holds what the writes of one request depend on: for each key the request may write, the other keys and the
-// revisions they must still have. It is a map by own key because the workers of a delete-collection share a context.
+// guard holds what the writes of one request come with: for each key the request may write, what the write depends on and
+// what is written together with it. It is a map by own key because the workers of a delete-collection share a context.
 type guard struct {
-	mu   sync.Mutex
-	pins map[string][]pin
+	mu     sync.Mutex
+	writes map[string]guardedWrite
+}
+
+// guardedWrite is what one attempt at writing a key comes with.
+type guardedWrite struct {
+	pins      []pin
+	companion *companionWrite
 }
 
 // pin says that key had this mod revision when a rule read it; 0 says that it was absent.
@@ -22,10 +29,17 @@ type pin struct {
 	revision int64
 }
 
+// companionWrite says what a key shall hold once the own key has been written. It goes when the own key is deleted. Without
+// a value it stays as it is while the own key stays.
+type companionWrite struct {
+	key   string
+	value *string
+}
+
 type guardKey struct{}
 
 func withGuard(ctx context.Context) context.Context {
-	return context.WithValue(ctx, guardKey{}, &guard{pins: map[string][]pin{}})
+	return context.WithValue(ctx, guardKey{}, &guard{writes: map[string]guardedWrite{}})
 }
 
 func guardFrom(ctx context.Context) *guard {
@@ -33,27 +47,31 @@ func guardFrom(ctx context.Context) *guard {
 	return g
 }
 
-// reset forgets what an earlier attempt at writing own depended on.
-func (g *guard) reset(own string) {
+// begin forgets what an earlier attempt at writing own came with. The companion may be nil.
+func (g *guard) begin(own string, companion *companionWrite) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.pins, own)
+	g.writes[own] = guardedWrite{companion: companion}
 }
 
 func (g *guard) add(own string, p pin) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.pins[own] = append(g.pins[own], p)
+	w := g.writes[own]
+	w.pins = append(w.pins, p)
+	g.writes[own] = w
 }
 
-// pinsOf returns what a write of own depends on. A nil guard has no pins.
-func (g *guard) pinsOf(own string) []pin {
+// of returns what a write of own comes with. A nil guard has nothing.
+func (g *guard) of(own string) guardedWrite {
 	if g == nil {
-		return nil
+		return guardedWrite{}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.pins[own]
+	w := g.writes[own]
+	w.pins = slices.Clone(w.pins)
+	return w
 }
 
 // pinBrokenError reports that a key a rule relied on changed before the write; nothing was written.

@@ -13,8 +13,8 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 )
 
-// GuardClient returns an etcd client whose optimistic writes also compare the pins of the request's guard. Writes without
-// pins go through unchanged. kv must reach the same etcd as client.
+// GuardClient returns an etcd client whose optimistic writes also compare the pins of the request's guard and its fence, and
+// write the companion of the key. Writes that have none of these go through unchanged. kv must reach the same etcd as client.
 func GuardClient(client kubernetes.Interface, kv clientv3.KV) kubernetes.Interface {
 	return &guardedClient{Interface: client, kv: kv}
 }
@@ -25,11 +25,15 @@ type guardedClient struct {
 }
 
 func (c *guardedClient) OptimisticPut(ctx context.Context, key string, value []byte, expected int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
-	pins := guardFrom(ctx).pinsOf(key)
-	if len(pins) == 0 {
+	t := transaction{key: key, expected: expected, guarded: guardFrom(ctx).of(key), fence: fenceFrom(ctx)}
+	if t.plain() {
 		return c.Interface.OptimisticPut(ctx, key, value, expected, opts)
 	}
-	result, err := c.commit(ctx, key, expected, pins, clientv3.OpPut(key, string(value), clientv3.WithLease(opts.LeaseID)))
+	writes := []clientv3.Op{clientv3.OpPut(key, string(value), clientv3.WithLease(opts.LeaseID))}
+	if companion := t.guarded.companion; companion != nil && companion.value != nil {
+		writes = append(writes, keep(companion.key, *companion.value, opts.LeaseID))
+	}
+	result, err := c.commit(ctx, t, writes)
 	if err != nil {
 		return kubernetes.PutResponse{}, err
 	}
@@ -41,11 +45,15 @@ func (c *guardedClient) OptimisticPut(ctx context.Context, key string, value []b
 }
 
 func (c *guardedClient) OptimisticDelete(ctx context.Context, key string, expected int64, opts kubernetes.DeleteOptions) (kubernetes.DeleteResponse, error) {
-	pins := guardFrom(ctx).pinsOf(key)
-	if len(pins) == 0 {
+	t := transaction{key: key, expected: expected, guarded: guardFrom(ctx).of(key), fence: fenceFrom(ctx)}
+	if t.plain() {
 		return c.Interface.OptimisticDelete(ctx, key, expected, opts)
 	}
-	result, err := c.commit(ctx, key, expected, pins, clientv3.OpDelete(key))
+	writes := []clientv3.Op{clientv3.OpDelete(key)}
+	if companion := t.guarded.companion; companion != nil {
+		writes = append(writes, clientv3.OpDelete(companion.key))
+	}
+	result, err := c.commit(ctx, t, writes)
 	if err != nil {
 		return kubernetes.DeleteResponse{}, err
 	}
@@ -56,6 +64,28 @@ func (c *guardedClient) OptimisticDelete(ctx context.Context, key string, expect
 	return response, nil
 }
 
+// keep makes a key hold a value, without a write where it does. So a companion that is not there yet, because its object was
+// written by a version that knew none, is made up for with the next write of the object.
+func keep(key, value string, lease clientv3.LeaseID) clientv3.Op {
+	return clientv3.OpTxn(
+		[]clientv3.Cmp{clientv3.Compare(clientv3.Value(key), "=", value)},
+		nil,
+		[]clientv3.Op{clientv3.OpPut(key, value, clientv3.WithLease(lease))},
+	)
+}
+
+// transaction is one write with all it depends on.
+type transaction struct {
+	key      string
+	expected int64
+	guarded  guardedWrite
+	fence    *Fence
+}
+
+func (t transaction) plain() bool {
+	return len(t.guarded.pins) == 0 && t.guarded.companion == nil && t.fence == nil
+}
+
 // outcome is what a guarded transaction did; current is the object's own key where its revision was not the expected one.
 type outcome struct {
 	succeeded bool
@@ -63,17 +93,23 @@ type outcome struct {
 	current   *mvccpb.KeyValue
 }
 
-// commit writes if key and all pins are as expected. A key of its own that moved on is an ordinary failure, which callers
-// answer by reading again. A broken pin must not look like one: create would report AlreadyExists, and update and delete
-// would try for ever with the same verdict. It is a pinBrokenError instead.
-func (c *guardedClient) commit(ctx context.Context, key string, expected int64, pins []pin, write clientv3.Op) (outcome, error) {
-	compares := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", expected)}
-	reads := []clientv3.Op{clientv3.OpGet(key)}
+// commit writes if the fence holds and key and all pins are as expected. A key of its own that moved on is an ordinary
+// failure, which callers answer by reading again. A broken fence or pin must not look like one: create would report
+// AlreadyExists, and update and delete would try for ever with the same verdict. A broken fence is what the fence says, and
+// final; it goes before the others, since no further attempt can succeed. A broken pin is a pinBrokenError.
+func (c *guardedClient) commit(ctx context.Context, t transaction, writes []clientv3.Op) (outcome, error) {
+	pins := t.guarded.pins
+	compares := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(t.key), "=", t.expected)}
+	reads := []clientv3.Op{clientv3.OpGet(t.key)}
 	for _, p := range pins {
 		compares = append(compares, clientv3.Compare(clientv3.ModRevision(p.key), "=", p.revision))
 		reads = append(reads, clientv3.OpGet(p.key, clientv3.WithKeysOnly()))
 	}
-	response, err := c.kv.Txn(ctx).If(compares...).Then(write).Else(reads...).Commit()
+	if t.fence != nil {
+		compares = append(compares, clientv3.Compare(clientv3.Value(t.fence.Key), "=", t.fence.Value))
+		reads = append(reads, clientv3.OpGet(t.fence.Key))
+	}
+	response, err := c.kv.Txn(ctx).If(compares...).Then(writes...).Else(reads...).Commit()
 	if err != nil {
 		return outcome{}, err
 	}
@@ -81,17 +117,34 @@ func (c *guardedClient) commit(ctx context.Context, key string, expected int64, 
 		return outcome{succeeded: true, revision: response.Header.Revision}, nil
 	}
 	if len(response.Responses) != len(reads) {
-		return outcome{}, fmt.Errorf("writing %s: etcd answered %d of %d reads", key, len(response.Responses), len(reads))
+		return outcome{}, fmt.Errorf("writing %s: etcd answered %d of %d reads", t.key, len(response.Responses), len(reads))
 	}
-	if current, revision := found(response.Responses[0]); revision != expected {
+	if t.fence != nil {
+		if err := t.fence.verdict(response.Responses[len(reads)-1]); err != nil {
+			return outcome{}, err
+		}
+	}
+	if current, revision := found(response.Responses[0]); revision != t.expected {
 		return outcome{revision: response.Header.Revision, current: current}, nil
 	}
 	for i, p := range pins {
 		if _, revision := found(response.Responses[i+1]); revision != p.revision {
-			return outcome{}, &pinBrokenError{own: key, other: p.key}
+			return outcome{}, &pinBrokenError{own: t.key, other: p.key}
 		}
 	}
-	return outcome{}, fmt.Errorf("writing %s: etcd refused the transaction although every comparison holds", key)
+	return outcome{}, fmt.Errorf("writing %s: etcd refused the transaction although every comparison holds", t.key)
+}
+
+// verdict returns nil if what was read is what the fence asks for.
+func (f *Fence) verdict(read *pb.ResponseOp) error {
+	kv, _ := found(read)
+	if kv == nil {
+		return f.Refused(nil)
+	}
+	if current := string(kv.Value); current != f.Value {
+		return f.Refused(&current)
+	}
+	return nil
 }
 
 func found(response *pb.ResponseOp) (*mvccpb.KeyValue, int64) {

@@ -102,18 +102,18 @@ func TestPinsBelongToTheirKeyAndAttempt(t *testing.T) {
 	g.add("/a", pin{key: "/x", revision: 1})
 	g.add("/a", pin{key: "/y", revision: 2})
 	g.add("/b", pin{key: "/z", revision: 3})
-	if got := len(g.pinsOf("/a")); got != 2 {
+	if got := len(g.of("/a").pins); got != 2 {
 		t.Errorf("/a has %d pins, want 2", got)
 	}
-	g.reset("/a")
-	if got := len(g.pinsOf("/a")); got != 0 {
-		t.Errorf("after reset /a has %d pins, want 0", got)
+	g.begin("/a", &companionWrite{key: "/c"})
+	if got := g.of("/a"); len(got.pins) != 0 || got.companion == nil {
+		t.Errorf("a new attempt at /a has %+v, want its companion and no pins", got)
 	}
-	if got := len(g.pinsOf("/b")); got != 1 {
-		t.Errorf("resetting /a left /b with %d pins, want 1", got)
+	if got := g.of("/b"); len(got.pins) != 1 || got.companion != nil {
+		t.Errorf("an attempt at /a left /b with %+v, want 1 pin", got)
 	}
-	if got := guardFrom(context.Background()).pinsOf("/a"); got != nil {
-		t.Errorf("a request without a guard has pins %v", got)
+	if got := guardFrom(context.Background()).of("/a"); got.pins != nil || got.companion != nil {
+		t.Errorf("a request without a guard has %+v", got)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
@@ -22,10 +23,12 @@ import (
 // attempts is how often a request whose pins broke is run before the client gets a 409.
 const attempts = 5
 
-// guardedStore runs a kind's rules inside every write and repeats the request when what they relied on has changed.
+// guardedStore runs a kind's rules inside every write, has its companion written with it, and repeats the request when what
+// the rules relied on has changed.
 type guardedStore[T Object] struct {
-	store *genericregistry.Store
-	rules Rules[T]
+	store     *genericregistry.Store
+	rules     Rules[T]
+	companion *Companion[T]
 	// etcdPrefix stands before the store's keys in etcd.
 	etcdPrefix string
 }
@@ -67,10 +70,10 @@ func (g *guardedStore[T]) conflict(name string) error {
 }
 
 // repeat runs a request under a fresh guard until its pins hold.
-func repeat[R any](ctx context.Context, giveUp error, request func(ctx context.Context) (R, error)) (R, error) {
+func repeat[R any](ctx context.Context, giveUp error, attempt func(ctx context.Context) (R, error)) (R, error) {
 	var none R
 	for range attempts {
-		out, err := request(withGuard(ctx))
+		out, err := attempt(withGuard(ctx))
 		if broken := (*pinBrokenError)(nil); !errors.As(err, &broken) {
 			return out, err
 		}
@@ -88,11 +91,8 @@ func (g *guardedStore[T]) onCreate(validate rest.ValidateObjectFunc) rest.Valida
 				return err
 			}
 		}
-		if g.rules.Create == nil {
-			return nil
-		}
-		peers, err := g.peersOf(ctx, nameOf(obj))
-		if err != nil {
+		peers, err := g.begin(ctx, nameOf(obj), g.valueOf(obj))
+		if err != nil || g.rules.Create == nil {
 			return err
 		}
 		return g.rules.Create(ctx, peers, obj.(T))
@@ -106,11 +106,8 @@ func (g *guardedStore[T]) onUpdate(validate rest.ValidateObjectUpdateFunc) rest.
 				return err
 			}
 		}
-		if g.rules.Update == nil {
-			return nil
-		}
-		peers, err := g.peersOf(ctx, nameOf(obj))
-		if err != nil {
+		peers, err := g.begin(ctx, nameOf(obj), g.valueOf(obj))
+		if err != nil || g.rules.Update == nil {
 			return err
 		}
 		return g.rules.Update(ctx, peers, obj.(T), old.(T))
@@ -124,25 +121,36 @@ func (g *guardedStore[T]) onDelete(validate rest.ValidateObjectFunc) rest.Valida
 				return err
 			}
 		}
-		if g.rules.Delete == nil {
-			return nil
-		}
-		peers, err := g.peersOf(ctx, nameOf(obj))
-		if err != nil {
+		peers, err := g.begin(ctx, nameOf(obj), nil)
+		if err != nil || g.rules.Delete == nil {
 			return err
 		}
 		return g.rules.Delete(ctx, peers, obj.(T))
 	}
 }
 
-func (g *guardedStore[T]) peersOf(ctx context.Context, name string) (Peers[T], error) {
+// begin starts an attempt at writing an object, which leaves its companion at the value, or removes it with the object.
+func (g *guardedStore[T]) begin(ctx context.Context, name string, value *string) (Peers[T], error) {
 	own, err := g.store.KeyFunc(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	p := &pinningPeers[T]{guardedStore: g, own: g.etcdKey(own), guard: guardFrom(ctx)}
-	p.guard.reset(p.own)
+	var companion *companionWrite
+	if g.companion != nil {
+		companion = &companionWrite{key: g.companion.Key(request.NamespaceValue(ctx), name), value: value}
+	}
+	p.guard.begin(p.own, companion)
 	return p, nil
+}
+
+// valueOf returns what the companion holds while the object is stored so, nil where the kind has none.
+func (g *guardedStore[T]) valueOf(obj runtime.Object) *string {
+	if g.companion == nil {
+		return nil
+	}
+	value := g.companion.Value(obj.(T))
+	return &value
 }
 
 // etcdKey is the key under which etcd3's store keeps what the registry calls key.
@@ -176,6 +184,19 @@ func (p *pinningPeers[T]) Get(ctx context.Context, name string) (T, bool, error)
 	}
 	p.guard.add(p.own, pin{key: p.etcdKey(key), revision: revision})
 	return out, true, nil
+}
+
+// corruptDeleter deletes objects that cannot be read. Rules need the object and are bypassed; the companion goes with it.
+type corruptDeleter[T Object] struct {
+	*guardedStore[T]
+}
+
+func (d corruptDeleter[T]) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	ctx = withGuard(ctx)
+	if _, err := d.begin(ctx, name, nil); err != nil {
+		return nil, false, err
+	}
+	return d.store.GetCorruptObjDeleter().Delete(ctx, name, validate, options)
 }
 
 func nameOf(obj runtime.Object) string { return obj.(metav1.Object).GetName() }

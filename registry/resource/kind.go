@@ -56,6 +56,8 @@ type Kind[T Object] struct {
 
 	// Rules tie the object to others of its kind and hold under concurrency; see the package comment.
 	Rules Rules[T]
+	// Companion is a second key that is written with the object; see the package comment. Nil means none.
+	Companion *Companion[T]
 
 	// Columns stand between NAME and AGE in kubectl's table.
 	Columns []Column[T]
@@ -98,6 +100,16 @@ type Rules[T any] struct {
 	Create func(ctx context.Context, peers Peers[T], obj T) error
 	Update func(ctx context.Context, peers Peers[T], obj, old T) error
 	Delete func(ctx context.Context, peers Peers[T], obj T) error
+}
+
+// Companion is a key of the store that follows an object: every transaction that writes the object leaves the key at its value,
+// and touches it only if it held another one; the transaction that removes the object removes the key. It is plain text, also
+// where objects are encrypted. A kind with a companion has no subresources.
+type Companion[T any] struct {
+	// Key is where in etcd it is, in full; namespace is empty for cluster-scoped kinds.
+	Key func(namespace, name string) string
+	// Value is what it holds for an object.
+	Value func(obj T) string
 }
 
 // Peers reads other objects of the kind, in the same namespace if it has one, with quorum, and binds the write to what was read.

@@ -26,6 +26,9 @@ func (k Kind[T]) Install(group *Group) error {
 // InstallStore does as Install and returns the store, for endpoints that work on the same objects.
 func (k Kind[T]) InstallStore(group *Group) (*genericregistry.Store, error) {
 	resource := group.version.WithResource(k.Plural).GroupResource()
+	if k.Companion != nil && len(k.subresources()) > 0 {
+		return nil, fmt.Errorf("storage of %s: a kind with a companion has no subresources, which are written without it", resource)
+	}
 	main := strategy[T]{ObjectTyper: group.scheme, NameGenerator: names.SimpleNameGenerator, kind: k}
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return k.New() },
@@ -43,14 +46,15 @@ func (k Kind[T]) InstallStore(group *Group) (*genericregistry.Store, error) {
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: group.getter, AttrFunc: attributes(k)}); err != nil {
 		return nil, fmt.Errorf("storage of %s: %w", resource, err)
 	}
-	endpoint := &REST{Store: store, shortNames: k.ShortNames, categories: k.Categories, writer: store}
-	if !k.Rules.empty() {
+	endpoint := &REST{Store: store, shortNames: k.ShortNames, categories: k.Categories, writer: store, corruptDeleter: store.GetCorruptObjDeleter()}
+	if !k.Rules.empty() || k.Companion != nil {
 		prefix, err := etcdPrefix(group.getter, resource, k.New())
 		if err != nil {
 			store.Destroy()
 			return nil, err
 		}
-		endpoint.writer = &guardedStore[T]{store: store, rules: k.Rules, etcdPrefix: prefix}
+		guarded := &guardedStore[T]{store: store, rules: k.Rules, companion: k.Companion, etcdPrefix: prefix}
+		endpoint.writer, endpoint.corruptDeleter = guarded, corruptDeleter[T]{guarded}
 	}
 	group.Add(k.Plural, endpoint)
 	for _, sub := range k.subresources() {
@@ -88,18 +92,21 @@ type writer interface {
 	rest.CollectionDeleter
 }
 
-// REST serves a resource. Reads and watches are the store's; writes go through the guard where the kind has rules.
+// REST serves a resource. Reads and watches are the store's; writes go through the guard where the kind has rules or a
+// companion.
 type REST struct {
 	*genericregistry.Store
 	writer                 writer
+	corruptDeleter         rest.GracefulDeleter
 	shortNames, categories []string
 }
 
 var (
-	_ rest.StandardStorage     = &REST{}
-	_ rest.ResetFieldsStrategy = &REST{}
-	_ rest.ShortNamesProvider  = &REST{}
-	_ rest.CategoriesProvider  = &REST{}
+	_ rest.StandardStorage              = &REST{}
+	_ rest.ResetFieldsStrategy          = &REST{}
+	_ rest.ShortNamesProvider           = &REST{}
+	_ rest.CategoriesProvider           = &REST{}
+	_ rest.CorruptObjectDeleterProvider = &REST{}
 )
 
 // ShortNames implements rest.ShortNamesProvider.
@@ -127,3 +134,6 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 func (r *REST) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *metainternalversion.ListOptions) (runtime.Object, error) {
 	return r.writer.DeleteCollection(ctx, validate, options, list)
 }
+
+// GetCorruptObjDeleter implements rest.CorruptObjectDeleterProvider.
+func (r *REST) GetCorruptObjDeleter() rest.GracefulDeleter { return r.corruptDeleter }

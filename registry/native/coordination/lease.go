@@ -28,6 +28,7 @@ func leases() resource.Kind[*coordinationv1.Lease] {
 			},
 		}},
 		CreateOnUpdate: true,
+		Companion:      &resource.Companion[*coordinationv1.Lease]{Key: FenceKey, Value: fenceValue},
 	}
 }
 

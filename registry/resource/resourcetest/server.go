@@ -45,8 +45,14 @@ type Options struct {
 	Admission admission.Interface
 	// Authorizer defaults to allowing everything.
 	Authorizer authorizer.Authorizer
+	// Handler is put around the API, behind authorization; optional.
+	Handler func(api http.Handler, config *genericapiserver.Config) http.Handler
 	// Prefix is where keys begin in the package's etcd. Servers are kept apart by default; replicas name the same one.
 	Prefix string
+	// Configure may change the server's configuration last; optional.
+	Configure func(config *genericapiserver.Config)
+	// Installed is called with the server once it has its kinds, and before it runs; optional.
+	Installed func(server *genericapiserver.GenericAPIServer) error
 }
 
 // Server is a running test server.
@@ -81,7 +87,15 @@ func Start(t testing.TB, options Options) *Server {
 	}
 	config.AdmissionControl = options.Admission
 	config.RESTOptionsGetter = optionsGetter(options)
+	if options.Handler != nil {
+		config.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
+			return genericapiserver.DefaultBuildHandlerChain(options.Handler(api, config), config)
+		}
+	}
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(options.Definitions, openapi.NewDefinitionNamer(options.Scheme))
+	if options.Configure != nil {
+		options.Configure(config)
+	}
 
 	server, err := config.Complete(nil).New("resourcetest", genericapiserver.NewEmptyDelegate())
 	if err != nil {
@@ -95,6 +109,11 @@ func Start(t testing.TB, options Options) *Server {
 	}
 	if err := server.InstallAPIGroup(group.APIGroupInfo()); err != nil {
 		t.Fatalf("installing the group: %v", err)
+	}
+	if options.Installed != nil {
+		if err := options.Installed(server); err != nil {
+			t.Fatalf("what follows the installation of the group: %v", err)
+		}
 	}
 	server.PrepareRun()
 	ctx, cancel := context.WithCancel(context.Background())
