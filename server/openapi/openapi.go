@@ -1,7 +1,6 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package openapi puts together how a server describes its API to clients such as kubectl explain.
 package openapi
 
 import (

@@ -10,15 +10,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
-	"os"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/transport"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"k8s.io/kube-aggregator/pkg/controllers/status/remote"
 )
 
 const (
@@ -32,28 +29,21 @@ const (
 
 // probe asks servers for the discovery document of their version.
 type probe struct {
-	resolver          Resolver
-	certFile, keyFile string
+	Servers
 }
 
 // ask returns nil if the APIService's server answers, and else an error that is the same as long as the reason is.
 func (p probe) ask(ctx context.Context, service *apiregistrationv1.APIService) error {
-	reference := service.Spec.Service
-	port := int32(443)
-	if reference.Port != nil {
-		port = *reference.Port
-	}
-	endpoint, err := p.resolver.ResolveEndpoint(reference.Namespace, reference.Name, port)
+	target, err := p.URL(service, "/apis/"+service.Spec.Group+"/"+service.Spec.Version)
 	if err != nil {
-		return fmt.Errorf("resolve service: %w", err)
+		return err
 	}
-	roundTripper, err := p.transport(service)
+	roundTripper, err := p.Transport(service)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	target := url.URL{Scheme: "https", Host: endpoint.Host, Path: "/apis/" + service.Spec.Group + "/" + service.Spec.Version}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", target.String(), err)
@@ -72,25 +62,6 @@ func (p probe) ask(ctx context.Context, service *apiregistrationv1.APIService) e
 		return fmt.Errorf("bad status from %s: %d", target.String(), response.StatusCode)
 	}
 	return nil
-}
-
-// transport returns the one that the aggregator proxies with, connections included.
-func (p probe) transport(service *apiregistrationv1.APIService) (http.RoundTripper, error) {
-	var cert, key []byte
-	if p.certFile != "" {
-		var err error
-		if cert, err = os.ReadFile(p.certFile); err != nil {
-			return nil, fmt.Errorf("read --proxy-client-cert-file: %w", err)
-		}
-		if key, err = os.ReadFile(p.keyFile); err != nil {
-			return nil, fmt.Errorf("read --proxy-client-key-file: %w", err)
-		}
-	}
-	roundTripper, err := transport.New(remote.BuildTransportConfig(nil, cert, key, service))
-	if err != nil {
-		return nil, fmt.Errorf("set up TLS: %w", err)
-	}
-	return roundTripper, nil
 }
 
 // stable takes out of a network error what differs from one attempt to the next, such as our own port: a message that

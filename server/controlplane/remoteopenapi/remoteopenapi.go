@@ -1,0 +1,187 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package remoteopenapi makes a control plane publish the OpenAPI v3 of the servers behind remote APIServices as those do.
+//
+// The aggregator of the Kubernetes libraries reads the list of a server's documents, with the hash of each, a second after the
+// APIService was made and then every minute, and nothing makes it do so earlier. Until then kubectl explain knows nothing of a
+// new kind, or shows how it was. The handler here stands in front of the aggregator. When somebody asks for the list it asks
+// the servers for theirs, at most once a second, and passes requests for documents on to the server that has them.
+//
+// A server that does not answer, or has no OpenAPI v3, is left to the aggregator.
+package remoteopenapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/util/responsewriter"
+	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+	listers "k8s.io/kube-aggregator/pkg/client/listers/apiregistration/v1"
+	"k8s.io/kube-openapi/pkg/handler3"
+
+	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+)
+
+const rootPath = "/openapi/v3"
+
+// Documents serves the documents of remote servers.
+type Documents struct {
+	servers availability.Servers
+	lister  listers.APIServiceLister
+
+	mu    sync.Mutex
+	roots map[string]*root
+}
+
+// New returns documents of no server yet.
+func New(servers availability.Servers) *Documents {
+	return &Documents{servers: servers, roots: map[string]*root{}}
+}
+
+// Follow names the APIServices. It comes before the first request.
+func (d *Documents) Follow(lister listers.APIServiceLister) { d.lister = lister }
+
+// InFrontOf returns a handler that leaves to the next what is not about remote documents. Users have to be known and authorized.
+func (d *Documents) InFrontOf(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d.lister == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if r.URL.Path == rootPath {
+			d.serveRoot(w, r, next)
+			return
+		}
+		if document, ok := strings.CutPrefix(r.URL.Path, rootPath+"/"); ok {
+			if service := d.serviceOf(r.Context(), document); service != nil {
+				d.proxy(w, r, service)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// serveRoot serves the next handler's list with the entries of remote servers in place of its own.
+func (d *Documents) serveRoot(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	whole := r.Clone(r.Context())
+	whole.Method = http.MethodGet
+	for _, condition := range []string{"If-None-Match", "If-Modified-Since", "Range"} {
+		whole.Header.Del(condition)
+	}
+	answer := responsewriter.NewInMemoryResponseWriter()
+	next.ServeHTTP(answer, whole)
+	merged := handler3.OpenAPIV3Discovery{}
+	if answer.RespCode() != http.StatusOK || json.Unmarshal(answer.Data(), &merged) != nil {
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.RespCode())
+		_, _ = w.Write(answer.Data())
+		return
+	}
+	if merged.Paths == nil {
+		merged.Paths = map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}
+	}
+	d.overlay(r.Context(), merged.Paths)
+	body, err := json.Marshal(merged)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Etag", strconv.Quote(fmt.Sprintf("%X", sha256.Sum256(body))))
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+}
+
+// overlay asks all servers at once.
+func (d *Documents) overlay(ctx context.Context, paths map[string]handler3.OpenAPIV3DiscoveryGroupVersion) {
+	services, err := d.lister.List(labels.Everything())
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Listing APIServices")
+		return
+	}
+	var asking sync.WaitGroup
+	found := make([]map[string]string, len(services))
+	used := map[string]bool{}
+	for i, service := range services {
+		if !isRemote(service) {
+			continue
+		}
+		used[serverOf(service)] = true
+		asking.Go(func() { found[i] = d.rootOf(service).read(ctx, d.servers, service, freshFor) })
+	}
+	asking.Wait()
+	for i, service := range services {
+		if found[i] == nil {
+			continue
+		}
+		// The server may have more, which it does not serve here.
+		for _, name := range []string{documentOf(service), "apis/" + service.Spec.Group} {
+			if url, ok := found[i][name]; ok {
+				paths[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: url}
+			} else if name == documentOf(service) {
+				delete(paths, name)
+			}
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.roots, func(server string, _ *root) bool { return !used[server] })
+}
+
+// serviceOf returns the remote APIService whose server has the document, if there is one.
+func (d *Documents) serviceOf(ctx context.Context, document string) *apiregistrationv1.APIService {
+	parts := strings.Split(document, "/")
+	if len(parts) != 3 || parts[0] != "apis" {
+		return nil
+	}
+	service, err := d.lister.Get(parts[2] + "." + parts[1])
+	if err != nil || !isRemote(service) {
+		return nil
+	}
+	if _, ok := d.rootOf(service).read(ctx, d.servers, service, forever)[document]; !ok {
+		return nil
+	}
+	return service
+}
+
+func (d *Documents) rootOf(service *apiregistrationv1.APIService) *root {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	server := serverOf(service)
+	if d.roots[server] == nil {
+		d.roots[server] = &root{}
+	}
+	return d.roots[server]
+}
+
+// isRemote tells whether the aggregator passes requests on to a server.
+func isRemote(service *apiregistrationv1.APIService) bool {
+	return service.Spec.Service != nil && helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available)
+}
+
+// serverOf is the same for APIServices that have the same server.
+func serverOf(service *apiregistrationv1.APIService) string {
+	reference := service.Spec.Service
+	port := int32(0)
+	if reference.Port != nil {
+		port = *reference.Port
+	}
+	return fmt.Sprintf("%s/%s:%d %t %s", reference.Namespace, reference.Name, port, service.Spec.InsecureSkipTLSVerify, service.Spec.CABundle)
+}
+
+func documentOf(service *apiregistrationv1.APIService) string {
+	return "apis/" + service.Spec.Group + "/" + service.Spec.Version
+}

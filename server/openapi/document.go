@@ -1,0 +1,201 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package openapi
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// Where documents keep what is referred to.
+const (
+	definitionsRoot = "/definitions/"
+	parametersRoot  = "/parameters/"
+	schemasRoot     = "/components/schemas/"
+)
+
+// document is one OpenAPI document of a server: the one of v2, or the one of a path in v3.
+type document struct {
+	// name is the document's path below /openapi/v3/; empty for v2.
+	name string
+	// modelsRoot is what precedes a model's name where it is referred to.
+	modelsRoot string
+	gated      Gated
+	references references
+	// published names the features that what is published now does without; nil before the first time.
+	published *string
+	// publish takes a document without what is hidden. version is the same for the same document.
+	publish func(h hidden, version string)
+}
+
+// newDocument keeps of what is gated that which the document has.
+func newDocument(name, modelsRoot string, gated Gated, paths []string, model func(name string) (*spec.Schema, bool)) *document {
+	d := &document{name: name, modelsRoot: modelsRoot}
+	for _, field := range gated.Fields {
+		schema, ok := model(common.EscapeJsonPointer(field.Model))
+		if !ok {
+			continue
+		}
+		if _, ok = schema.Properties[field.Property]; ok {
+			d.gated.Fields = append(d.gated.Fields, field)
+		}
+	}
+	for _, resource := range gated.Resources {
+		if slices.ContainsFunc(paths, resource.serves) {
+			d.gated.Resources = append(d.gated.Resources, resource)
+		}
+	}
+	d.references = references{paths: map[string][]string{}, components: map[string][]string{}, properties: map[string]map[string][]string{}}
+	return d
+}
+
+func newV2(master *spec.Swagger, gated Gated, publish func(published *spec.Swagger, version string)) *document {
+	d := newDocument("", definitionsRoot, gated, slices.Collect(maps.Keys(master.Paths.Paths)), func(name string) (*spec.Schema, bool) {
+		schema, ok := master.Definitions[name]
+		return &schema, ok
+	})
+	d.publish = func(h hidden, version string) { publish(withoutV2(master, h), version) }
+	properties := d.properties(d.gated)
+	if !d.hasGated() {
+		return d
+	}
+	for path, item := range master.Paths.Paths {
+		d.references.paths[path] = refs(item)
+	}
+	for name, model := range master.Definitions {
+		d.references.add(definitionsRoot+name, model, properties[definitionsRoot+name])
+	}
+	for name, parameter := range master.Parameters {
+		d.references.components[parametersRoot+name] = refs(parameter)
+	}
+	d.references.others = refs(master.Responses)
+	return d
+}
+
+func newV3(name string, master *spec3.OpenAPI, gated Gated, publish func(published *spec3.OpenAPI, version string)) *document {
+	if master.Paths == nil || master.Components == nil {
+		gated = Gated{}
+	}
+	var paths []string
+	if master.Paths != nil {
+		paths = slices.Collect(maps.Keys(master.Paths.Paths))
+	}
+	d := newDocument(name, schemasRoot, gated, paths, func(name string) (*spec.Schema, bool) {
+		schema, ok := master.Components.Schemas[name]
+		return schema, ok
+	})
+	d.publish = func(h hidden, version string) { publish(withoutV3(master, h), version) }
+	properties := d.properties(d.gated)
+	if !d.hasGated() {
+		return d
+	}
+	for path, item := range master.Paths.Paths {
+		d.references.paths[path] = refs(item)
+	}
+	for name, model := range master.Components.Schemas {
+		d.references.add(schemasRoot+name, *model, properties[schemasRoot+name])
+	}
+	others := *master.Components
+	others.Schemas = nil
+	d.references.others = refs(others)
+	return d
+}
+
+func (d *document) hasGated() bool { return len(d.gated.Fields)+len(d.gated.Resources) > 0 }
+
+// properties returns the gated properties by component.
+func (d *document) properties(gated Gated) map[string]sets.Set[string] {
+	properties := map[string]sets.Set[string]{}
+	for _, field := range gated.Fields {
+		component := d.modelsRoot + common.EscapeJsonPointer(field.Model)
+		if properties[component] == nil {
+			properties[component] = sets.New[string]()
+		}
+		properties[component].Insert(field.Property)
+	}
+	return properties
+}
+
+// show publishes the document without what is not permitted, unless it already is. It tells whether it was not.
+func (d *document) show(permitted sets.Set[string]) bool {
+	gated := d.gated.without(permitted)
+	version := strings.Join(gated.gates(), ",")
+	if d.published != nil && *d.published == version {
+		return false
+	}
+	d.published = &version
+	h := hidden{paths: sets.New[string](), properties: d.properties(gated)}
+	for path := range d.references.paths {
+		if slices.ContainsFunc(gated.Resources, func(resource Resource) bool { return resource.serves(path) }) {
+			h.paths.Insert(path)
+		}
+	}
+	if version != "" {
+		d.references.hide(&h)
+	}
+	d.publish(h, version)
+	return true
+}
+
+// withoutV2 returns a document that shares with the master what is the same in both, and leaves the master as it is: it is what
+// the next one is made from, and other parts of it are shared with the definitions that server-side apply knows fields from.
+func withoutV2(master *spec.Swagger, h hidden) *spec.Swagger {
+	out := *master
+	paths := *master.Paths
+	paths.Paths = without(paths.Paths, "", h.paths)
+	out.Paths = &paths
+	out.Parameters = without(out.Parameters, parametersRoot, h.components)
+	out.Definitions = without(out.Definitions, definitionsRoot, h.components)
+	for component, names := range h.properties {
+		name := strings.TrimPrefix(component, definitionsRoot)
+		if model, ok := out.Definitions[name]; ok {
+			out.Definitions[name] = withoutProperties(model, names)
+		}
+	}
+	return &out
+}
+
+// withoutV3 is withoutV2 for a document of v3.
+func withoutV3(master *spec3.OpenAPI, h hidden) *spec3.OpenAPI {
+	out := *master
+	if master.Paths != nil {
+		paths := *master.Paths
+		paths.Paths = without(paths.Paths, "", h.paths)
+		out.Paths = &paths
+	}
+	if master.Components == nil {
+		return &out
+	}
+	components := *master.Components
+	components.Schemas = without(components.Schemas, schemasRoot, h.components)
+	for component, names := range h.properties {
+		name := strings.TrimPrefix(component, schemasRoot)
+		if model, ok := components.Schemas[name]; ok {
+			changed := withoutProperties(*model, names)
+			components.Schemas[name] = &changed
+		}
+	}
+	out.Components = &components
+	return &out
+}
+
+// without returns a copy that lacks the keys that are named after the root.
+func without[M ~map[string]V, V any](all M, root string, names sets.Set[string]) M {
+	out := maps.Clone(all)
+	maps.DeleteFunc(out, func(key string, _ V) bool { return names.Has(root + key) })
+	return out
+}
+
+// withoutProperties returns a copy of a model that lacks the properties.
+func withoutProperties(model spec.Schema, names sets.Set[string]) spec.Schema {
+	model.Properties = without(model.Properties, "", names)
+	model.Required = slices.DeleteFunc(slices.Clone(model.Required), names.Has)
+	return model
+}

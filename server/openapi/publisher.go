@@ -1,0 +1,232 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package openapi
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	restful "github.com/emicklei/go-restful/v3"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/apiserver/pkg/server/routes"
+	"k8s.io/kube-openapi/pkg/builder"
+	"k8s.io/kube-openapi/pkg/cached"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/common/restfuladapter"
+	"k8s.io/kube-openapi/pkg/handler"
+	"k8s.io/kube-openapi/pkg/handler3"
+	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/kube-annex/annex/apis/gatedfield"
+)
+
+// Publisher publishes a server's OpenAPI v2 and v3 without what is not permitted. Its methods may be called at any time, from
+// any goroutine.
+type Publisher struct {
+	gated Gated
+	v2    *common.Config
+	v3    *common.OpenAPIV3Config
+
+	mu        sync.Mutex
+	permitted sets.Set[string]
+	documents []*document
+	followers map[int]func([]schema.GroupVersion)
+	nextID    int
+}
+
+// NewPublisher returns a publisher that begins with what is permitted now. It publishes nothing before it is installed.
+func NewPublisher(gated Gated, permitted func(gate string) bool) *Publisher {
+	p := &Publisher{gated: gated, followers: map[int]func([]schema.GroupVersion){}}
+	p.permitted = p.ask(permitted)
+	return p
+}
+
+// ApplyTo makes the publisher that of the server that the configuration is for. It comes after the OpenAPI is configured, and
+// before the configuration is completed.
+func (p *Publisher) ApplyTo(config *genericapiserver.Config) {
+	config.SkipOpenAPIInstallation = true
+	p.v2, p.v3 = config.OpenAPIConfig, config.OpenAPIV3Config
+}
+
+// Install publishes what the server serves. It comes after all API groups have been installed, and before PrepareRun. It fails
+// where a gated field or resource is not what the server has, because it would be published always.
+func (p *Publisher) Install(server *genericapiserver.GenericAPIServer) error {
+	services := server.Handler.GoRestfulContainer.RegisteredWebServices()
+	var documents []*document
+	if p.v2 != nil {
+		document, err := p.installV2(server, services)
+		if err != nil {
+			return err
+		}
+		documents = append(documents, document)
+	}
+	if p.v3 != nil {
+		versions, err := p.installV3(server, services)
+		if err != nil {
+			return err
+		}
+		documents = append(documents, versions...)
+	}
+	if err := p.check(documents); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.documents = documents
+	for _, document := range documents {
+		document.show(p.permitted)
+	}
+	return nil
+}
+
+func (p *Publisher) installV2(server *genericapiserver.GenericAPIServer, services []*restful.WebService) (*document, error) {
+	master, err := builder.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(services), p.v2)
+	if err != nil {
+		return nil, fmt.Errorf("build OpenAPI v2: %w", err)
+	}
+	master.Definitions = handler.PruneDefaults(master.Definitions)
+	service := handler.NewOpenAPIService(master)
+	service.RegisterOpenAPIVersionedService("/openapi/v2", server.Handler.NonGoRestfulMux)
+	server.OpenAPIVersionedService, server.StaticOpenAPISpec = service, master
+	return newV2(master, p.gated, func(published *spec.Swagger, version string) {
+		service.UpdateSpecLazy(cached.Static(published, version))
+	}), nil
+}
+
+func (p *Publisher) installV3(server *genericapiserver.GenericAPIServer, services []*restful.WebService) ([]*document, error) {
+	service := handler3.NewOpenAPIService()
+	var documents []*document
+	for _, web := range services {
+		name := strings.TrimPrefix(web.RootPath(), "/")
+		master, err := buildV3(p.v3, web)
+		if err != nil {
+			return nil, fmt.Errorf("build OpenAPI v3 of %q: %w", name, err)
+		}
+		documents = append(documents, newV3(name, master, p.gated, func(published *spec3.OpenAPI, version string) {
+			service.UpdateGroupVersionLazy(name, cached.Static(published, version))
+		}))
+	}
+	if err := service.RegisterOpenAPIV3VersionedService("/openapi/v3", anyHash{server.Handler.NonGoRestfulMux}); err != nil {
+		return nil, fmt.Errorf("serve OpenAPI v3: %w", err)
+	}
+	server.OpenAPIV3VersionedService = service
+	return documents, nil
+}
+
+// buildV3 has the generic apiserver build the document of one path, and takes it before it is published: what is published
+// cannot be read back.
+func buildV3(config *common.OpenAPIV3Config, web *restful.WebService) (*spec3.OpenAPI, error) {
+	taking := *config
+	var taken *spec3.OpenAPI
+	taking.PostProcessSpec = func(built *spec3.OpenAPI) (_ *spec3.OpenAPI, err error) {
+		if config.PostProcessSpec != nil {
+			if built, err = config.PostProcessSpec(built); err != nil {
+				return nil, err
+			}
+		}
+		taken = built
+		return built, nil
+	}
+	container := restful.NewContainer()
+	container.Add(web)
+	routes.OpenAPI{V3Config: &taking}.InstallV3(container, mux.NewPathRecorderMux("discarded"))
+	if taken == nil {
+		return nil, errors.New("the log has the reason")
+	}
+	return taken, nil
+}
+
+// check finds out what is gated and cannot be hidden.
+func (p *Publisher) check(documents []*document) error {
+	var errs []error
+	for _, field := range p.gated.Fields {
+		name := documentName(field.Kind.GroupVersion())
+		i := slices.IndexFunc(documents, func(d *document) bool { return d.name == name })
+		// Groups that are not served have no document.
+		if i >= 0 && !slices.ContainsFunc(documents[i].gated.Fields, func(had gatedfield.Field) bool { return had.Model == field.Model && had.Property == field.Property }) {
+			errs = append(errs, fmt.Errorf("the field %s of %s is gated by %s, but the OpenAPI of %s has no model %s with a property %s",
+				strings.Join(field.Path, "."), field.Kind.Kind, field.Gate, field.Kind.GroupVersion(), field.Model, field.Property))
+		}
+	}
+	for _, resource := range p.gated.Resources {
+		name := documentName(resource.GroupVersion())
+		i := slices.IndexFunc(documents, func(d *document) bool { return d.name == name })
+		if i >= 0 && !slices.Contains(documents[i].gated.Resources, resource) {
+			errs = append(errs, fmt.Errorf("%s is gated by %s, but %s does not serve it", resource.Resource, resource.Gate, resource.GroupVersion()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Publish publishes the documents that change because of what is permitted now, at once, and returns the versions whose
+// documents they are. The function is asked about each gate once.
+func (p *Publisher) Publish(permitted func(gate string) bool) []schema.GroupVersion {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// It is asked here so that of calls at the same time the one that was answered last counts.
+	p.permitted = p.ask(permitted)
+	var changed []schema.GroupVersion
+	for _, document := range p.documents {
+		if version, ok := versionOf(document.name); document.show(p.permitted) && ok {
+			changed = append(changed, version)
+		}
+	}
+	if len(changed) > 0 {
+		for _, follow := range p.followers {
+			follow(changed)
+		}
+	}
+	return changed
+}
+
+// OnChange has a function called with the versions whose documents have changed, until what it returns is called. The function
+// must not block.
+func (p *Publisher) OnChange(follow func([]schema.GroupVersion)) (forget func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id := p.nextID
+	p.nextID++
+	p.followers[id] = follow
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.followers, id)
+	}
+}
+
+func (p *Publisher) ask(permitted func(gate string) bool) sets.Set[string] {
+	names := sets.New[string]()
+	for _, gate := range p.gated.gates() {
+		if permitted(gate) {
+			names.Insert(gate)
+		}
+	}
+	return names
+}
+
+func documentName(version schema.GroupVersion) string {
+	if version.Group == "" {
+		return "api/" + version.Version
+	}
+	return "apis/" + version.Group + "/" + version.Version
+}
+
+func versionOf(document string) (schema.GroupVersion, bool) {
+	parts := strings.Split(document, "/")
+	switch {
+	case len(parts) == 2 && parts[0] == "api":
+		return schema.GroupVersion{Version: parts[1]}, true
+	case len(parts) == 3 && parts[0] == "apis":
+		return schema.GroupVersion{Group: parts[1], Version: parts[2]}, true
+	}
+	return schema.GroupVersion{}, false
+}
