@@ -26,12 +26,16 @@ func newControlPlane() *cobra.Command {
 	storage := addStorage(command.Flags())
 	logging := addLogging(command)
 	command.RunE = func(command *cobra.Command, _ []string) error {
+		registerMetrics := addLeadership(&o.Leadership, command.ErrOrStderr())
 		completed, err := o.Complete()
 		store, storeErr := storage.complete()
 		if err := utilerrors.NewAggregate([]error{err, storeErr}); err != nil {
 			return err
 		}
 		if err := logging.apply(os.Stderr); err != nil {
+			return err
+		}
+		if err := registerMetrics(); err != nil {
 			return err
 		}
 		return runOn(command.Context(), store, func(ctx context.Context, backend *etcd.Backend) error {

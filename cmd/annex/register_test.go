@@ -17,6 +17,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kube-annex/annex/server/controllers"
 	"github.com/kube-annex/annex/server/extension"
 	"github.com/kube-annex/annex/server/registration"
 )
@@ -78,6 +79,41 @@ func TestTheDeploymentFitsTheRegistration(t *testing.T) {
 	// The arguments are those of the command.
 	command := newAPIServer()
 	if err := command.ParseFlags(container.Args[1:]); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTheControllersFitTheRegistration checks the same for the Deployment of the controllers.
+func TestTheControllersFitTheRegistration(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile(filepath.Join(deployBase, "controllers.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployment := &appsv1.Deployment{}
+	if err := yaml.UnmarshalStrict(content, deployment); err != nil {
+		t.Fatal(err)
+	}
+	r := registration.New()
+	container := deployment.Spec.Template.Spec.Containers[0]
+	type summary struct {
+		Namespace, ServiceAccount string
+		Selector                  map[string]string
+		Port                      int32
+		Replicas                  int32
+	}
+	want := summary{r.Service.Namespace, r.Service.Name, map[string]string{"app.kubernetes.io/name": "annex-controllers"}, controllers.DefaultPort, 2}
+	got := summary{
+		deployment.Namespace, deployment.Spec.Template.Spec.ServiceAccountName, deployment.Spec.Selector.MatchLabels,
+		container.Ports[0].ContainerPort, *deployment.Spec.Replicas,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("deployment (-want,+got):\n%s", diff)
+	}
+	if diff := cmp.Diff(deployment.Spec.Selector.MatchLabels, deployment.Spec.Template.Labels); diff != "" {
+		t.Errorf("labels of the pods (-want,+got):\n%s", diff)
+	}
+	if err := newControllers().ParseFlags(container.Args[1:]); err != nil {
 		t.Error(err)
 	}
 }

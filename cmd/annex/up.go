@@ -17,8 +17,8 @@ func newUp() *cobra.Command {
 	o := up.NewOptions()
 	command := &cobra.Command{
 		Use:   "up",
-		Short: "Run etcd, a control plane and the extension apiserver on this machine, and write a kubeconfig",
-		Long: "Runs embedded etcd, a small control plane and the extension apiserver behind APIServices of it, all in this process,\n" +
+		Short: "Run etcd, a control plane, the extension apiserver and its controllers on this machine, and write a kubeconfig",
+		Long: "Runs embedded etcd, a small control plane, the extension apiserver behind APIServices of it, and its controllers, all in this process,\n" +
 			"and writes an administrator's kubeconfig into the data directory. Ctrl-C stops everything; the next start finds all data again.",
 		Args: cobra.NoArgs,
 	}
@@ -27,12 +27,16 @@ func newUp() *cobra.Command {
 	command.Flags().StringVar(&logPath, "log-file", "", "File for the log; - for standard error. (default annex.log in the data directory)")
 	logging := addLogging(command)
 	command.RunE = func(command *cobra.Command, _ []string) error {
+		registerMetrics := addLeadership(&o.Leadership, command.ErrOrStderr())
 		o.Out = command.OutOrStdout()
 		completed, err := o.Complete()
 		if err != nil {
 			return err
 		}
 		if err := logging.apply(upLog(o.DataDir, logPath)); err != nil {
+			return err
+		}
+		if err := registerMetrics(); err != nil {
 			return err
 		}
 		return up.New(completed).Run(command.Context())

@@ -29,6 +29,7 @@ type room struct {
 const (
 	servedVersions = "apis/*/v[0-9]*$"
 	fencing        = "apis/fencing$"
+	gatedFields    = "apis/gatedfield$"
 	kubernetes     = "k8s.io/kubernetes"
 	apiserver      = "k8s.io/apiserver"
 	clientGo       = "k8s.io/client-go"
@@ -49,7 +50,7 @@ var rooms = []room{
 	},
 	{
 		dir:     "featuregate",
-		imports: []string{servedVersions, "generated"},
+		imports: []string{servedVersions, gatedFields, "generated"},
 		never:   []string{apiserver, "registry", "controllers", "server"},
 		why:     "featuregate/ is a library for other projects and a client of the API like any other; its dependencies stay few",
 	},
@@ -91,8 +92,8 @@ var rooms = []room{
 	},
 	{
 		dir:     "artifacts",
-		imports: []string{servedVersions, "generated", "featuregate", "clusteridentity"},
-		never:   []string{apiserver, "registry", "controllers", "server"},
+		imports: []string{servedVersions, "generated", "featuregate", "clusteridentity", "controllers/leadership"},
+		never:   []string{apiserver, "registry", "server"},
 		why:     "programs under artifacts/examples show what a user of the libraries writes, so they use nothing else",
 	},
 	{dir: "hack", anything: true, why: "hack/ holds the programs behind make"},

@@ -33,6 +33,10 @@ func TestWhoMayDoWhat(t *testing.T) {
 	resource := func(verb, group, resource, subresource string) *authorizationv1.ResourceAttributes {
 		return &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Subresource: subresource}
 	}
+	const controllers = "system:annex:controllers"
+	lease := func(verb, namespace string) *authorizationv1.ResourceAttributes {
+		return &authorizationv1.ResourceAttributes{Verb: verb, Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: "annex-observer"}
+	}
 	for name, tc := range map[string]struct {
 		user     string
 		groups   []string
@@ -54,6 +58,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"extension, token reviews":                  {user: extension, resource: resource("create", "authentication.k8s.io", "tokenreviews", ""), want: true},
 		"extension, status of flow schemas":         {user: extension, resource: resource("patch", "flowcontrol.apiserver.k8s.io", "flowschemas", "status"), want: true},
 		"extension, flow schemas themselves":        {user: extension, resource: resource("patch", "flowcontrol.apiserver.k8s.io", "flowschemas", "")},
+		"extension, Leases of leaders":              {user: extension, resource: resource("get", "coordination.k8s.io", "leases", ""), want: true},
+		"extension, all Leases":                     {user: extension, resource: resource("list", "coordination.k8s.io", "leases", "")},
+		"extension, taking a Lease":                 {user: extension, resource: resource("update", "coordination.k8s.io", "leases", "")},
 		"extension, its trust":                      {user: extension, resource: configMap("kube-system", "extension-apiserver-authentication"), want: true},
 		"extension, another ConfigMap":              {user: extension, resource: configMap("kube-system", "other")},
 		"extension, all ConfigMaps":                 {user: extension, resource: configMap("kube-system", "")},
@@ -61,6 +68,12 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"extension, namespaces":                     {user: extension, resource: resource("list", "", "namespaces", ""), want: true},
 		"extension, writing namespaces":             {user: extension, resource: resource("create", "", "namespaces", "")},
 		"extension, secrets":                        {user: extension, resource: resource("get", "", "secrets", "")},
+		"controllers, taking a Lease":               {user: controllers, resource: lease("update", "annex-system"), want: true},
+		"controllers, a Lease of the host":          {user: controllers, resource: lease("update", "kube-system")},
+		"controllers, Features":                     {user: controllers, resource: resource("create", "features.k8s.io", "features", ""), want: true},
+		"controllers, removing Features":            {user: controllers, resource: resource("delete", "features.k8s.io", "features", "")},
+		"controllers, metrics":                      {user: controllers, path: path("/metrics"), want: true},
+		"controllers, secrets":                      {user: controllers, resource: resource("get", "", "secrets", "")},
 		"a group that has the name of a user":       {groups: []string{extension}, resource: resource("list", "", "namespaces", "")},
 		"a user that has the name of a great group": {user: "system:masters", resource: resource("list", "", "namespaces", "")},
 	} {

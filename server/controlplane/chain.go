@@ -6,6 +6,7 @@ package controlplane
 import (
 	"fmt"
 	"net"
+	"net/http"
 
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -18,6 +19,8 @@ import (
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 
 	"github.com/kube-annex/annex/registry/native"
+	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/remoteopenapi"
 	"github.com/kube-annex/annex/server/options"
 )
 
@@ -33,6 +36,7 @@ type chain struct {
 	customResources *apiextensionsapiserver.CustomResourceDefinitions
 	native          *genericapiserver.GenericAPIServer
 	aggregator      *aggregatorapiserver.APIAggregator
+	remoteDocuments *remoteopenapi.Documents
 }
 
 // destroy stops what the constructors have started, where the chain is not going to run.
@@ -66,7 +70,10 @@ func (s *Server) assemble(c *chain) error {
 	if err != nil {
 		return err
 	}
-	aggregator, err := s.aggregatorConfig(c.foundation)
+	c.remoteDocuments = remoteopenapi.New(availability.Servers{
+		Resolver: s.options.ServiceResolver, CertFile: s.options.ProxyClientCertFile, KeyFile: s.options.ProxyClientKeyFile,
+	})
+	aggregator, err := s.aggregatorConfig(c)
 	if err != nil {
 		return err
 	}
@@ -92,6 +99,7 @@ func (s *Server) assemble(c *chain) error {
 		return fmt.Errorf("build the aggregator: %w", err)
 	}
 	c.aggregator.GenericAPIServer.ShutdownTimeout = options.DrainTimeout
+	c.remoteDocuments.Follow(c.aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister())
 	return nil
 }
 
@@ -140,14 +148,18 @@ func signalDefinitionsSynced(server *apiextensionsapiserver.CustomResourceDefini
 	return nil
 }
 
-func (s *Server) aggregatorConfig(f *foundation) (*aggregatorapiserver.Config, error) {
-	config, err := f.copyFor(s.backend, aggregatorscheme.Scheme, aggregatorscheme.Codecs)
+func (s *Server) aggregatorConfig(c *chain) (*aggregatorapiserver.Config, error) {
+	config, err := c.copyFor(s.backend, aggregatorscheme.Scheme, aggregatorscheme.Codecs)
 	if err != nil {
 		return nil, err
 	}
 	config.MergedResourceConfig = aggregatorapiserver.DefaultAPIResourceConfigSource()
 	// The aggregator publishes its own OpenAPI together with that of everything behind it.
 	config.SkipOpenAPIInstallation = true
+	withFilters := config.BuildHandlerChainFunc
+	config.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
+		return withFilters(c.remoteDocuments.InFrontOf(api), config)
+	}
 	return &aggregatorapiserver.Config{
 		GenericConfig: config,
 		ExtraConfig: aggregatorapiserver.ExtraConfig{

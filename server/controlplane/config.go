@@ -21,10 +21,12 @@ import (
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/kube-annex/annex/registry/native"
 	"github.com/kube-annex/annex/server/controlplane/controllers/authenticationtrust"
 	"github.com/kube-annex/annex/server/etcd"
+	"github.com/kube-annex/annex/server/fencing"
 	"github.com/kube-annex/annex/server/openapi"
 	"github.com/kube-annex/annex/server/options"
 )
@@ -71,7 +73,12 @@ func (s *Server) foundation(onStop onStop, listener net.Listener) (*foundation, 
 	served := servedSchemes(native.NewServedScheme())
 	openapi.Apply(config, "Annex", definitions(served...), served...)
 	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
+	fences, err := fencing.NewMetrics(legacyregistry.Register)
+	if err != nil {
+		return nil, err
+	}
 	config.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
+		api = fencing.WithTerms(api, config.Serializer, fencing.InTransaction(fences))
 		return genericapiserver.DefaultBuildHandlerChain(endLongRequests(onStop, config.LongRunningFunc, api), config)
 	}
 

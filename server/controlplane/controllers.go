@@ -16,9 +16,7 @@ import (
 	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
 
 	"github.com/kube-annex/annex/server/controlplane/controllers/authenticationtrust"
-	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
 	"github.com/kube-annex/annex/server/controlplane/controllers/crdregistration"
-	"github.com/kube-annex/annex/server/controlplane/controllers/flowcontrol"
 	"github.com/kube-annex/annex/server/controlplane/controllers/systemnamespaces"
 )
 
@@ -29,6 +27,8 @@ const registrationWorkers = 5
 type controllers struct {
 	run    []func(context.Context)
 	checks []healthz.HealthChecker
+	// namespaces is closed when the system namespaces exist.
+	namespaces <-chan struct{}
 }
 
 // controllers makes them; it starts none.
@@ -40,7 +40,6 @@ func (s *Server) controllers(c *chain) (*controllers, error) {
 	}
 	namespaces := systemnamespaces.New(c.client, systemNamespaces()...)
 	trust := authenticationtrust.New(c.client, c.trust, namespaces.Exist())
-	remote := availability.New(services, client, s.options.ServiceResolver, s.options.ProxyClientCertFile, s.options.ProxyClientKeyFile)
 
 	registration := autoregister.NewAutoRegisterController(services, client)
 	local := localAPIServices(c)
@@ -49,9 +48,10 @@ func (s *Server) controllers(c *chain) (*controllers, error) {
 	}
 	definitions := crdregistration.New(c.customResources.Informers.Apiextensions().V1().CustomResourceDefinitions(), registration)
 
-	out := &controllers{
+	return &controllers{
+		namespaces: namespaces.Exist(),
 		run: []func(context.Context){
-			namespaces.Run, trust.Run, remote.Run, definitions.Run,
+			namespaces.Run, trust.Run, definitions.Run,
 			func(ctx context.Context) {
 				select {
 				case <-definitions.Synced():
@@ -65,12 +65,7 @@ func (s *Server) controllers(c *chain) (*controllers, error) {
 			healthz.NamedCheck("authentication-trust", trust.Check),
 			healthz.NamedCheck("local-apiservices", allAvailable(services.Lister(), local)),
 		},
-	}
-	if s.options.Features.PriorityAndFairness {
-		queues := flowcontrol.New(c.client.FlowcontrolV1(), c.config.SharedInformerFactory.Flowcontrol().V1())
-		out.run = append(out.run, queues.Run)
-	}
-	return out, nil
+	}, nil
 }
 
 // addReadinessChecks makes /readyz wait until the controllers have brought about what clients count on.

@@ -97,6 +97,22 @@ func (h *host) launch() *controlplane.Server {
 		cancel()
 		h.t.Fatal(err)
 	}
+	server := controlplane.New(h.options(), backend)
+	h.stopOnce, h.stopped, h.cancel = &sync.Once{}, make(chan struct{}), cancel
+	stopped := h.stopped
+	go func() {
+		defer close(stopped)
+		if err := server.Run(ctx); err != nil {
+			h.t.Errorf("running the control plane: %v", err)
+		}
+		backend.Stop()
+	}()
+	return server
+}
+
+// options are for a server on a port of its own, at which the host is reached from now on.
+func (h *host) options() controlplane.CompletedOptions {
+	h.t.Helper()
 	serving, err := h.ca["serving"].Serving("host", "localhost", "127.0.0.1")
 	if err != nil {
 		h.t.Fatal(err)
@@ -117,17 +133,7 @@ func (h *host) launch() *controlplane.Server {
 		h.t.Fatal(err)
 	}
 	h.url = "https://" + o.Serving.Listener.Addr().String()
-	server := controlplane.New(completed, backend)
-	h.stopOnce, h.stopped, h.cancel = &sync.Once{}, make(chan struct{}), cancel
-	stopped := h.stopped
-	go func() {
-		defer close(stopped)
-		if err := server.Run(ctx); err != nil {
-			h.t.Errorf("running the control plane: %v", err)
-		}
-		backend.Stop()
-	}()
-	return server
+	return completed
 }
 
 func (h *host) stop() {

@@ -14,8 +14,11 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/component-base/featuregate"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 
+	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/server/gates"
 	"github.com/kube-annex/annex/server/options"
 )
 
@@ -27,6 +30,12 @@ type Options struct {
 	Serving  options.Serving
 	Audit    options.Audit
 	Features options.Features
+	// Leadership is for the controllers that run in one replica at a time. Without an Owner it is that of the embedded etcd.
+	Leadership options.Leadership
+	// Beside are further candidates of the process, which /healthz/leadership tells about as well. Whoever made them runs them.
+	Beside []*leadership.Candidate
+	// Gates are Annex's own feature gates.
+	Gates featuregate.MutableVersionedFeatureGate
 
 	// ClientCAFile holds the authorities of client certificates.
 	ClientCAFile string
@@ -47,9 +56,11 @@ type Options struct {
 // NewOptions returns a control plane on port 6443 of all interfaces that nobody can sign in to yet.
 func NewOptions() *Options {
 	return &Options{
-		Serving:  options.NewServing("", net.IPv4zero, defaultPort),
-		Audit:    options.NewAudit(),
-		Features: options.NewFeatures(),
+		Serving:    options.NewServing("", net.IPv4zero, defaultPort),
+		Audit:      options.NewAudit(),
+		Features:   options.NewFeatures(),
+		Leadership: options.NewLeadership(),
+		Gates:      gates.New(),
 	}
 }
 
@@ -58,6 +69,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Serving.AddFlags(fs)
 	o.Audit.AddFlags(fs)
 	o.Features.AddFlags(fs)
+	o.Leadership.AddFlags(fs)
+	gates.AddFlag(fs, o.Gates)
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
 		"File with the authorities of client certificates, in PEM. The common name is the user, the organizations are the groups; system:masters may do everything.")
 	fs.StringVar(&o.RequestHeaderCAFile, "requestheader-client-ca-file", o.RequestHeaderCAFile,
@@ -74,6 +87,7 @@ func (o *Options) Validate() []error {
 	errs := o.Serving.Validate()
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Features.Validate()...)
+	errs = append(errs, o.Leadership.Validate()...)
 	if o.ClientCAFile == "" && o.RequestHeaderCAFile == "" && len(o.Authenticators) == 0 {
 		errs = append(errs, errors.New("nobody could sign in; set --client-ca-file"))
 	}

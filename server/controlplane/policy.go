@@ -51,15 +51,24 @@ func builtinPolicy() []grant {
 			},
 		},
 		{
-			why: "the extension apiserver has users authenticated and authorized here, checks namespaces, and queues by the flow schemas",
+			why: "the extension apiserver has users authenticated and authorized here, checks namespaces, queues by the flow schemas, and asks whether a leader's term goes on",
 			to:  []string{"user:system:annex:apiserver"},
 			rules: []rbacv1.PolicyRule{
 				{Verbs: []string{"create"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}},
 				{Verbs: []string{"create"}, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}},
 				{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"namespaces"}},
+				{Verbs: []string{"get"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}},
 				{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"flowcontrol.apiserver.k8s.io"}, Resources: []string{"flowschemas", "prioritylevelconfigurations"}},
 				{Verbs: []string{"update", "patch"}, APIGroups: []string{"flowcontrol.apiserver.k8s.io"}, Resources: []string{"flowschemas/status", "prioritylevelconfigurations/status"}},
 			},
+		},
+		{
+			why: "the extension apiserver says when what it serves has changed",
+			to:  []string{"user:system:annex:apiserver"},
+			rules: []rbacv1.PolicyRule{{
+				Verbs: []string{"patch"}, APIGroups: []string{"apiregistration.k8s.io"}, Resources: []string{"apiservices"},
+				ResourceNames: []string{"v1alpha1.features.k8s.io", "v1alpha1.multicluster.k8s.io", "v1alpha1.node.k8s.io"},
+			}},
 		},
 		{
 			why:       "the extension apiserver learns whom to trust",
@@ -69,6 +78,23 @@ func builtinPolicy() []grant {
 				Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"},
 				ResourceNames: []string{"extension-apiserver-authentication"},
 			}},
+		},
+		{
+			why:       "controllers of the extension hold Leases, and know each other by them",
+			to:        []string{"user:system:annex:controllers"},
+			namespace: "annex-system",
+			rules: []rbacv1.PolicyRule{{
+				Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+			}},
+		},
+		{
+			why: "controllers of the extension read feature gates, and write what they have read into Features",
+			to:  []string{"user:system:annex:controllers"},
+			rules: []rbacv1.PolicyRule{
+				{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}},
+				{Verbs: []string{"get", "list", "watch", "create", "update", "patch"}, APIGroups: []string{"features.k8s.io"}, Resources: []string{"features"}},
+				{Verbs: []string{"get", "update", "patch"}, APIGroups: []string{"features.k8s.io"}, Resources: []string{"features/status"}},
+			},
 		},
 	}
 }

@@ -5,10 +5,12 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net"
 	"sync"
+	"time"
 
+	"github.com/kube-annex/annex/controllers/leadership"
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/options"
 )
@@ -47,48 +49,76 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	onStop := func(f func()) func() bool { return context.AfterFunc(ctx, f) }
+	// The server outlives the context for as long as the candidate needs to give its Lease back through it.
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	onStop := func(f func()) func() bool { return context.AfterFunc(serving, f) }
 	chain, err := s.build(onStop, listener) //nolint:contextcheck // what the storage loads ends when the server has drained
 	if err != nil {
 		_ = listener.Close()
 		return err
 	}
-	return s.serve(ctx, chain, listener)
-}
-
-func (s *Server) serve(ctx context.Context, chain *chain, listener net.Listener) error {
 	defer chain.config.SharedInformerFactory.Shutdown()
-	controllers, err := s.controllers(chain)
-	if err == nil {
-		err = s.addReadinessChecks(chain, controllers)
-	}
+	parts, err := s.prepare(chain)
 	if err != nil {
 		chain.destroy()
 		_ = listener.Close()
 		return err
 	}
-	prepared, err := chain.aggregator.PrepareRun()
-	if err != nil {
-		chain.destroy()
-		_ = listener.Close()
-		return fmt.Errorf("prepare the aggregator: %w", err)
-	}
+	return s.serve(ctx, serving, stopServing, chain, parts)
+}
 
+// parts are what runs.
+type parts struct {
+	server interface {
+		Run(ctx context.Context) error
+	}
+	controllers *controllers
+	candidate   *leadership.Candidate
+}
+
+// prepare adds controllers and health checks to the chain. It starts no work.
+func (s *Server) prepare(c *chain) (*parts, error) {
+	p := &parts{}
+	var err error
+	if p.controllers, err = s.controllers(c); err != nil {
+		return nil, err
+	}
+	if err = s.addReadinessChecks(c, p.controllers); err != nil {
+		return nil, err
+	}
+	if p.candidate, err = s.candidate(c); err != nil {
+		return nil, err
+	}
+	if p.server, err = c.aggregator.PrepareRun(); err != nil {
+		return nil, fmt.Errorf("prepare the aggregator: %w", err)
+	}
+	return p, nil
+}
+
+// serve runs the parts until the context ends; the candidate stops first, and then the server.
+func (s *Server) serve(ctx, serving context.Context, stopServing func(), chain *chain, p *parts) error {
 	// Controllers end as soon as the server is told to: what they would still do, the next start does.
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	for _, run := range controllers.run {
+	for _, run := range p.controllers.run {
 		running.Go(func() { run(ctx) })
 	}
-	ended := make(chan struct{})
-	defer close(ended)
+	stopped := make(chan struct{})
+	var leading error
 	running.Go(func() {
+		defer close(stopped)
+		defer cancel()
+		leading = lead(ctx, p.candidate, p.controllers.namespaces)
+	})
+	running.Go(func() {
+		defer stopServing()
+		<-ctx.Done()
 		select {
-		case <-chain.config.DrainedNotify():
-			close(s.drained)
-		case <-ended: // it never ran
+		case <-stopped:
+		case <-time.After(s.options.Leadership.Timings.StopTimeout):
 		}
 	})
 	running.Go(func() {
@@ -96,8 +126,20 @@ func (s *Server) serve(ctx context.Context, chain *chain, listener net.Listener)
 			close(s.ready)
 		}
 	})
-	if err := prepared.Run(ctx); err != nil {
-		return fmt.Errorf("run %s: %w", Name, err)
+	ended := make(chan struct{})
+	running.Go(func() {
+		select {
+		case <-chain.config.DrainedNotify():
+			close(s.drained)
+		case <-ended: // it never ran
+		}
+	})
+	err := p.server.Run(serving)
+	close(ended)
+	cancel()
+	<-stopped
+	if err != nil {
+		err = fmt.Errorf("run %s: %w", Name, err)
 	}
-	return nil
+	return errors.Join(err, leading)
 }

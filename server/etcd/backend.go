@@ -29,6 +29,9 @@ type Backend struct {
 	Client *kubernetes.Client
 	// Transport is for what dials by itself, such as the metrics of the database size.
 	Transport storagebackend.TransportConfig
+	// Owner is the id of the data directory, which only one process has at a time; empty where etcd is external. Whoever was
+	// the owner before is dead.
+	Owner string
 
 	encryptionConfig string
 	encryptionReload bool
@@ -93,6 +96,25 @@ func (b *Backend) Stop() {
 			stop()
 		}
 	})
+}
+
+// StopWithin stops an embedded etcd as Stop does, but returns after the time at the latest. It is for a process that has to end
+// while servers still run; an external etcd has nothing to gain from it.
+func (b *Backend) StopWithin(limit time.Duration) {
+	if b.Owner == "" {
+		return
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		b.Stop()
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-stopped:
+	case <-timer.C:
+	}
 }
 
 func (b *Backend) onStop(stop func()) {

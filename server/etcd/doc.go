@@ -5,8 +5,8 @@
 //
 // A Backend holds one client that all resources of all servers in the process share (package registry/storage builds on it).
 // Embedded, its reads, writes and watches are direct calls into the etcd server; the unix socket serves what asks for an
-// endpoint. The etcd listens on that socket and on nothing else. One process has a data directory at a time (lock.go), and the
-// directory tells which format it was written in (format.go).
+// endpoint. The etcd listens on that socket and on nothing else. One process has a data directory at a time (lock.go), the
+// directory tells which format it was written in (format.go), and it has an id, under which its process retakes its Leases (id.go).
 //
 // Old revisions are compacted every five minutes by the apiserver's own compactor, embedded or external: stores can ask it what
 // is gone, and replicas agree on one that works. When the space quota is reached etcd raises the NOSPACE alarm, under which that

@@ -52,6 +52,10 @@ func (b *Backend) embed(ctx context.Context, c CompletedOptions) (*clientv3.Clie
 			}
 		})
 	}
+	var err error
+	if b.Owner, err = directoryID(c.dataDir); err != nil {
+		return nil, err
+	}
 	socket, err := b.socketPath(c.dataDir)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,10 @@ import (
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/featuregate"
 
+	"github.com/kube-annex/annex/server/gates"
+	"github.com/kube-annex/annex/server/openapi"
 	"github.com/kube-annex/annex/server/options"
 	"github.com/kube-annex/annex/server/rotation"
 )
@@ -29,6 +32,13 @@ type Options struct {
 	Authorization  options.Authorization
 	Audit          options.Audit
 	Features       options.Features
+	// SharesLeaseStorage says that the host keeps its Leases in the etcd of this server, so that writes of leaders can be fenced
+	// exactly. It is set in code by those who run both.
+	SharesLeaseStorage bool
+	// OpenAPI publishes what the server serves, and knows what of it only while a feature permits it.
+	OpenAPI *openapi.Publisher
+	// Gates are Annex's own feature gates.
+	Gates featuregate.MutableVersionedFeatureGate
 }
 
 // NewOptions returns the defaults of a server that runs alone: all addresses, port 6444.
@@ -41,6 +51,8 @@ func NewOptions() *Options {
 		Authorization:  options.NewAuthorization(),
 		Audit:          options.NewAudit(),
 		Features:       options.NewFeatures(),
+		OpenAPI:        openapi.NewPublisher(openapi.Gated{}, nil),
+		Gates:          gates.New(),
 	}
 }
 
@@ -56,6 +68,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Authorization.AddFlags(fs)
 	o.Audit.AddFlags(fs)
 	o.Features.AddFlags(fs)
+	gates.AddFlag(fs, o.Gates)
 }
 
 // Validate reports every mistake.

@@ -16,20 +16,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// access is one verb, on a resource or on a path.
+type access struct {
+	authorizationv1.ResourceAttributes
+	// path is what the verb is on where it is not empty.
+	path string
+}
+
 // rights asks the cluster what the user may do, and remembers what is missing.
 type rights struct {
 	cluster *Cluster
-	known   map[authorizationv1.ResourceAttributes]bool
-	missing []authorizationv1.ResourceAttributes
+	known   map[access]bool
+	missing []access
 	// unlimited is an administrator, of whom nothing more is asked.
 	unlimited bool
 	err       error
 }
 
 func (c *Cluster) rights(ctx context.Context) *rights {
-	r := &rights{cluster: c, known: map[authorizationv1.ResourceAttributes]bool{}}
+	r := &rights{cluster: c, known: map[access]bool{}}
 	everything := authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Version: "*", Resource: "*"}
-	r.unlimited = r.has(ctx, everything)
+	r.unlimited = r.has(ctx, access{ResourceAttributes: everything}) && r.has(ctx, access{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "*"}, path: "*"})
 	return r
 }
 
@@ -37,9 +44,9 @@ func (c *Cluster) rights(ctx context.Context) *rights {
 // escalate and bind.
 func (r *rights) needOn(ctx context.Context, i *item, verbs ...string) {
 	for _, verb := range verbs {
-		r.need(ctx, authorizationv1.ResourceAttributes{
+		r.need(ctx, access{ResourceAttributes: authorizationv1.ResourceAttributes{
 			Verb: verb, Group: i.resource.Group, Resource: i.resource.Resource, Namespace: i.object.GetNamespace(), Name: i.object.GetName(),
-		})
+		}})
 	}
 	if slices.Contains(verbs, "patch") {
 		r.needToGrant(ctx, i.object, i.resource.GroupResource())
@@ -56,7 +63,7 @@ func (r *rights) verdict(ctx context.Context) error {
 }
 
 // has asks once for each right.
-func (r *rights) has(ctx context.Context, right authorizationv1.ResourceAttributes) bool {
+func (r *rights) has(ctx context.Context, right access) bool {
 	if allowed, ok := r.known[right]; ok || r.unlimited || r.err != nil {
 		return allowed || r.unlimited
 	}
@@ -68,7 +75,7 @@ func (r *rights) has(ctx context.Context, right authorizationv1.ResourceAttribut
 	return allowed
 }
 
-func (r *rights) need(ctx context.Context, right authorizationv1.ResourceAttributes) {
+func (r *rights) need(ctx context.Context, right access) {
 	if !r.has(ctx, right) && !slices.Contains(r.missing, right) {
 		r.missing = append(r.missing, right)
 	}
@@ -88,7 +95,7 @@ func (r *rights) needToGrant(ctx context.Context, object Object, resource schema
 	case *rbacv1.RoleBinding:
 		rules, instead.Verb, instead.Resource, instead.Name = rulesOf(typed.RoleRef.Name), "bind", "roles", typed.RoleRef.Name
 	}
-	if rules == nil || r.has(ctx, instead) {
+	if rules == nil || r.has(ctx, access{ResourceAttributes: instead}) {
 		return
 	}
 	for _, rule := range rules {
@@ -99,20 +106,25 @@ func (r *rights) needToGrant(ctx context.Context, object Object, resource schema
 }
 
 // expand lists the single rights of a rule.
-func expand(rule rbacv1.PolicyRule, namespace string) []authorizationv1.ResourceAttributes {
+func expand(rule rbacv1.PolicyRule, namespace string) []access {
 	names := rule.ResourceNames
 	if len(names) == 0 {
 		names = []string{""}
 	}
-	var rights []authorizationv1.ResourceAttributes
+	var rights []access
+	for _, path := range rule.NonResourceURLs {
+		for _, verb := range rule.Verbs {
+			rights = append(rights, access{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: verb}, path: path})
+		}
+	}
 	for _, group := range rule.APIGroups {
 		for _, resource := range rule.Resources {
 			for _, name := range names {
 				for _, verb := range rule.Verbs {
 					resourceName, subresource, _ := strings.Cut(resource, "/")
-					rights = append(rights, authorizationv1.ResourceAttributes{
+					rights = append(rights, access{ResourceAttributes: authorizationv1.ResourceAttributes{
 						Verb: verb, Group: group, Resource: resourceName, Subresource: subresource, Namespace: namespace, Name: name,
-					})
+					}})
 				}
 			}
 		}
@@ -120,9 +132,13 @@ func expand(rule rbacv1.PolicyRule, namespace string) []authorizationv1.Resource
 	return rights
 }
 
-func (c *Cluster) allowed(ctx context.Context, right authorizationv1.ResourceAttributes) (bool, error) {
+func (c *Cluster) allowed(ctx context.Context, right access) (bool, error) {
+	spec := authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right.ResourceAttributes}
+	if right.path != "" {
+		spec = authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: right.Verb, Path: right.path}}
+	}
 	review, err := c.reviews.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
-		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}, metav1.CreateOptions{})
+		&authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return false, fmt.Errorf("ask which rights the user has: %w", c.explain(err))
 	}
@@ -139,8 +155,8 @@ func (c *Cluster) userName(ctx context.Context) string {
 }
 
 // describe writes rights in one line: verbs, resource and names together.
-func describe(missing []authorizationv1.ResourceAttributes) string {
-	verbs := map[authorizationv1.ResourceAttributes][]string{}
+func describe(missing []access) string {
+	verbs := map[access][]string{}
 	for _, right := range missing {
 		verb := right.Verb
 		right.Verb = ""
@@ -149,7 +165,7 @@ func describe(missing []authorizationv1.ResourceAttributes) string {
 	names := map[string][]string{}
 	for right, verbs := range verbs {
 		slices.Sort(verbs)
-		text := strings.Join(slices.Compact(verbs), ",") + " " + schema.GroupResource{Group: right.Group, Resource: right.Resource}.String()
+		text := strings.Join(slices.Compact(verbs), ",") + " " + schema.GroupResource{Group: right.Group, Resource: right.Resource}.String() + right.path
 		if right.Subresource != "" {
 			text += "/" + right.Subresource
 		}

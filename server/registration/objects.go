@@ -65,6 +65,7 @@ func (r Registration) Objects() []Object {
 	}
 	objects = append(objects, r.authoritySecret())
 	objects = append(objects, r.serverRights()...)
+	objects = append(objects, r.controllerRights()...)
 	objects = append(objects, r.userRoles()...)
 	objects = append(objects, r.service())
 	for _, service := range r.APIServices() {

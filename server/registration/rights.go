@@ -6,18 +6,21 @@ package registration
 import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
 
+	"github.com/kube-annex/annex/apis/features"
 	"github.com/kube-annex/annex/server/extension"
 )
 
 const (
 	authDelegator        = "system:auth-delegator"
 	authenticationReader = "extension-apiserver-authentication-reader"
+	controllersRole      = "annex-controllers"
 )
 
 // serverRights is what the server itself may do in the cluster.
@@ -29,7 +32,9 @@ func (r Registration) serverRights() []Object {
 			allow("get list watch", corev1.GroupName, "namespaces"),
 			// Requests are queued as the cluster queues its own.
 			allow("get list watch", flowcontrolv1.GroupName, "flowschemas", "prioritylevelconfigurations"),
-			// The CA bundle follows the authorities of the serving certificates.
+			// Whether the term of a leader goes on is asked before a write that belongs to it.
+			allow("get", coordinationv1.GroupName, "leases"),
+			// The CA bundle follows the authorities of the serving certificates, and an annotation says that what is served has changed.
 			named(allow("get patch", apiregistration.GroupName, "apiservices"), extension.APIServiceNames()...),
 		),
 		r.clusterRoleBinding(name, name, r.subjects()),
@@ -37,6 +42,23 @@ func (r Registration) serverRights() []Object {
 		r.role(r.Service.Namespace, name, named(allow("get update", corev1.GroupName, "secrets"), r.Service.AuthoritySecret())),
 		r.roleBinding(r.Service.Namespace, name, name),
 		r.roleBinding(metav1.NamespaceSystem, name+"-authentication-reader", authenticationReader),
+	}
+}
+
+// controllerRights is what `annex controllers` may do in the cluster, which is the same user: it works on the server's behalf.
+func (r Registration) controllerRights() []Object {
+	metrics := rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}}
+	return []Object{
+		r.clusterRole(controllersRole, nil,
+			// Feature gates of the cluster's components are read from their metrics and written into Features.
+			metrics,
+			allow("get list watch create update patch", features.GroupName, "features"),
+			allow("get update patch", features.GroupName, "features/status"),
+		),
+		r.clusterRoleBinding(controllersRole, controllersRole, r.subjects()),
+		// Who leads, and who there is to lead.
+		r.role(r.Service.Namespace, controllersRole, allow("get list watch create update patch delete", coordinationv1.GroupName, "leases")),
+		r.roleBinding(r.Service.Namespace, controllersRole, controllersRole),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,11 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
+	"github.com/kube-annex/annex/server/controllers"
 	"github.com/kube-annex/annex/server/extension"
 )
 
 // Unregister deletes what Register has made, in the reverse order. What bears one of the names and is someone else's stays,
-// and is named in the error. The namespace stays, without an error, while it holds anything that is not of the registration.
+// and is named in the error. The namespace stays, without an error, while it holds anything that is not of the registration or a
+// Lease of its controllers.
 func (c *Cluster) Unregister(ctx context.Context, service Registration, dryRun bool, report Report) error {
 	service.User = "" // so that the service account is among the objects
 	items, err := itemsOf(service.Objects())
@@ -129,7 +132,9 @@ func (c *Cluster) others(ctx context.Context, items []*item, namespace string) (
 			}
 			for _, object := range objects.Items {
 				name := version.WithResource(resource.Name).GroupResource().String() + "/" + object.Name
-				if !expected[name] && len(object.OwnerReferences) == 0 {
+				// Leases of controllers stay behind; with the namespace they go.
+				lease := version.Group == coordinationv1.GroupName && resource.Name == "leases" && controllers.OwnsLease(object.Name)
+				if !expected[name] && !lease && len(object.OwnerReferences) == 0 {
 					found = append(found, name)
 				}
 			}

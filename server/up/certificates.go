@@ -14,6 +14,8 @@ import (
 const (
 	// extensionUser is who the extension apiserver is on the host.
 	extensionUser = "system:annex:apiserver"
+	// controllersUser is who the extension's controllers are on the host.
+	controllersUser = "system:annex:controllers"
 	// proxyUser is the name in the certificate with which the host's aggregator introduces users to the extension apiserver.
 	proxyUser = "annex-aggregator"
 	adminUser = "annex-admin"
@@ -28,6 +30,7 @@ type certificates struct {
 
 	host, extension               pki.Pair // serving
 	admin, extensionClient, proxy pki.Pair // clients
+	controllers                   pki.Pair
 }
 
 func makeCertificates(dir string, bindAddress net.IP) (*certificates, error) {
@@ -63,6 +66,7 @@ func makeCertificates(dir string, bindAddress net.IP) (*certificates, error) {
 		}},
 		{&c.admin, func() (pki.Pair, error) { return c.clientCA.Client("admin", adminUser, mastersGroup) }},
 		{&c.extensionClient, func() (pki.Pair, error) { return c.clientCA.Client("extension-client", extensionUser) }},
+		{&c.controllers, func() (pki.Pair, error) { return c.clientCA.Client("controllers-client", controllersUser) }},
 		{&c.proxy, func() (pki.Pair, error) { return c.proxyCA.Client("front-proxy-client", proxyUser) }},
 	} {
 		if *leaf.into, err = leaf.make(); err != nil {

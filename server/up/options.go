@@ -12,10 +12,13 @@ import (
 	"github.com/spf13/pflag"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/component-base/featuregate"
 
+	"github.com/kube-annex/annex/server/controllers"
 	"github.com/kube-annex/annex/server/controlplane"
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/extension"
+	"github.com/kube-annex/annex/server/gates"
 	"github.com/kube-annex/annex/server/options"
 )
 
@@ -33,6 +36,12 @@ type Options struct {
 	// ControlPlane and Extension may be refined in code; where they listen and whom they trust is settled here.
 	ControlPlane *controlplane.Options
 	Extension    *extension.Options
+	// Controllers are those of the extension, which run as one of the host's clients.
+	Controllers controllers.Groups
+	// Leadership is for all controllers, those of the control plane included.
+	Leadership options.Leadership
+	// Gates are Annex's own feature gates, for all parts.
+	Gates featuregate.MutableVersionedFeatureGate
 	// Out is told what happens, in plain lines.
 	Out io.Writer
 }
@@ -44,6 +53,9 @@ func NewOptions() *Options {
 		Etcd:         etcd.NewOptions(),
 		ControlPlane: controlplane.NewOptions(),
 		Extension:    extension.NewOptions(),
+		Controllers:  controllers.NewGroups(),
+		Leadership:   options.NewLeadership(),
+		Gates:        gates.New(),
 		Out:          io.Discard,
 	}
 	o.ControlPlane.Serving = options.NewServing("", loopback(), defaultPort)
@@ -63,6 +75,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Lookup(o.Extension.Serving.PortFlag).Usage = "Port on which the extension apiserver serves HTTPS to the control plane; 0 for any free one."
 	o.Etcd.AddFlags(fs)
 	o.ControlPlane.Audit.AddFlags(fs)
+	o.Leadership.AddFlags(fs)
+	gates.AddFlag(fs, o.Gates)
 }
 
 // Validate reports every mistake.
@@ -75,6 +89,8 @@ func (o *Options) Validate() []error {
 	errs = append(errs, o.ControlPlane.Serving.Validate()...)
 	errs = append(errs, o.ControlPlane.Audit.Validate()...)
 	errs = append(errs, o.Extension.Serving.Validate()...)
+	errs = append(errs, o.Controllers.Validate()...)
+	errs = append(errs, o.Leadership.Validate()...)
 	if one, other := o.ControlPlane.Serving.Port, o.Extension.Serving.Port; one != 0 && one == other {
 		errs = append(errs, fmt.Errorf("--%s and --%s are both %d; choose different ones",
 			o.ControlPlane.Serving.PortFlag, o.Extension.Serving.PortFlag, one))

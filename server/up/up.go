@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kube-annex/annex/controllers/leadership"
 	"github.com/kube-annex/annex/server/controlplane"
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/extension"
@@ -129,7 +130,11 @@ func (s *Server) serve(ctx context.Context, backend *etcd.Backend, made *certifi
 	}
 	s.admin = admin
 
-	host, err := s.host(backend, made, hostListener, extensionListener)
+	candidate, err := s.candidate(backend, made, hostURL)
+	if err != nil {
+		return err
+	}
+	host, err := s.host(backend, made, hostListener, extensionListener, candidate)
 	if err != nil {
 		return err
 	}
@@ -143,10 +148,20 @@ func (s *Server) serve(ctx context.Context, backend *etcd.Backend, made *certifi
 	starting := start(ctx, "start", func(ctx context.Context) error {
 		return s.finish(ctx, began, servers, made, host, annex, hostURL)
 	})
+	controllersPart := start(ctx, "controllers", func(ctx context.Context) error {
+		select {
+		case <-s.ready: // nobody has to wait for them
+			return candidate.Run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	})
 
-	died := waitForEnd(ctx, backend, hostPart, extensionPart, starting)
+	died := waitForEnd(ctx, backend, starting, hostPart, extensionPart, controllersPart)
 	s.say("stopping")
 	_ = starting.stop()
+	// Controllers give their Leases back through the host.
+	err = errors.Join(died, ignoreIf(died, controllersPart.stop()))
 	// Once the host has answered all it had, nothing new reaches the extension apiserver. etcd outlives both.
 	hostPart.cancel()
 	select {
@@ -154,8 +169,7 @@ func (s *Server) serve(ctx context.Context, backend *etcd.Backend, made *certifi
 	case <-hostPart.done:
 	}
 	extensionPart.cancel()
-	err = errors.Join(died, ignoreIf(died, hostPart.stop()), ignoreIf(died, extensionPart.stop()))
-	return err
+	return errors.Join(err, ignoreIf(died, hostPart.stop()), ignoreIf(died, extensionPart.stop()))
 }
 
 // finish sees the start through: both servers ready, the APIServices registered and served, the kubeconfig announced.
@@ -192,8 +206,11 @@ func (s *Server) finish(ctx context.Context, began, servers time.Time, made *cer
 	return nil
 }
 
-func (s *Server) host(backend *etcd.Backend, made *certificates, listener, extensionListener net.Listener) (*controlplane.Server, error) {
+func (s *Server) host(backend *etcd.Backend, made *certificates, listener, extensionListener net.Listener, beside *leadership.Candidate) (*controlplane.Server, error) {
 	o := *s.options.ControlPlane
+	o.Gates, o.Leadership = s.options.Gates, s.options.Leadership
+	o.Leadership.BeforeExit = s.beforeExit(backend)
+	o.Beside = []*leadership.Candidate{beside}
 	o.Serving.Listener = listener
 	o.Serving.CertFile, o.Serving.KeyFile = made.host.CertFile, made.host.KeyFile
 	o.ClientCAFile = made.clientCA.CertFile()
@@ -210,6 +227,7 @@ func (s *Server) host(backend *etcd.Backend, made *certificates, listener, exten
 
 func (s *Server) extension(backend *etcd.Backend, made *certificates, listener net.Listener, kubeconfig string) (*extension.Server, error) {
 	o := *s.options.Extension
+	o.Gates, o.SharesLeaseStorage = s.options.Gates, true
 	o.Serving.Listener = listener
 	o.Serving.CertFile, o.Serving.KeyFile = made.extension.CertFile, made.extension.KeyFile
 	o.Host.Kubeconfig = kubeconfig
@@ -220,17 +238,22 @@ func (s *Server) extension(backend *etcd.Backend, made *certificates, listener n
 	return extension.New(completed, backend), nil
 }
 
-// waitForEnd returns nil when the context has ended, or why a part has ended before that.
-func waitForEnd(ctx context.Context, backend *etcd.Backend, host, annex, starting *part) error {
+// waitForEnd returns nil when the context has ended, or why the start has failed or a part has ended before that.
+func waitForEnd(ctx context.Context, backend *etcd.Backend, starting *part, parts ...*part) error {
+	ended := make(chan error, len(parts))
+	for _, p := range parts {
+		go func() {
+			<-p.done
+			ended <- p.died()
+		}()
+	}
 	started := starting.done
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-host.done:
-			return host.died()
-		case <-annex.done:
-			return annex.died()
+		case err := <-ended:
+			return err
 		case err := <-backend.Failed():
 			return fmt.Errorf("etcd: %w", err)
 		case <-started:

@@ -23,8 +23,8 @@ func TestTheClusterAcceptsTheManifests(t *testing.T) {
 	}
 	kubectl := harness.NewKubectl(t, root, host.Kubeconfig)
 	for overlay, want := range map[string][]string{
-		"base":          {"deployment.apps/annex-apiserver ", "persistentvolumeclaim/annex-apiserver ", "poddisruptionbudget.policy/annex-apiserver ", "apiservice.apiregistration.k8s.io/v1alpha1.node.k8s.io "},
-		"external-etcd": {"deployment.apps/annex-apiserver ", "poddisruptionbudget.policy/annex-apiserver ", "apiservice.apiregistration.k8s.io/v1alpha1.node.k8s.io "},
+		"base":          {"deployment.apps/annex-apiserver ", "deployment.apps/annex-controllers ", "persistentvolumeclaim/annex-apiserver ", "poddisruptionbudget.policy/annex-apiserver ", "apiservice.apiregistration.k8s.io/v1alpha1.node.k8s.io "},
+		"external-etcd": {"deployment.apps/annex-apiserver ", "deployment.apps/annex-controllers ", "poddisruptionbudget.policy/annex-apiserver ", "apiservice.apiregistration.k8s.io/v1alpha1.node.k8s.io "},
 	} {
 		t.Run(overlay, func(t *testing.T) {
 			objects := kubectl.Run(t, "kustomize", "artifacts/deploy/"+overlay)

@@ -160,7 +160,7 @@ func TestRegisterAndUnregister(t *testing.T) {
 	const namespace = "register-and-unregister"
 	flags := registrationFlags(t, namespace)
 	// objects is how many there are.
-	const objects = 20
+	const objects = 24
 	want := map[string]int{"created": objects}
 	if diff := cmp.Diff(want, actions(mustAnnex(t, with("register", flags, "--dry-run")...))); diff != "" {
 		t.Errorf("dry run (-want,+got):\n%s", diff)
@@ -181,7 +181,7 @@ func TestRegisterAndUnregister(t *testing.T) {
 	}
 	// From a server in the cluster to one on this machine and back.
 	external := with("register", flags, "--external-name=localhost", "--service-port=6444", "--user="+user)
-	if diff := cmp.Diff(map[string]int{"unchanged": objects - 9, "configured": 8}, actions(mustAnnex(t, external...))); diff != "" {
+	if diff := cmp.Diff(map[string]int{"unchanged": objects - 11, "configured": 10}, actions(mustAnnex(t, external...))); diff != "" {
 		t.Errorf("with another service (-want,+got):\n%s", diff)
 	}
 	mustAnnex(t, with("register", flags)...)
@@ -311,9 +311,9 @@ func TestRegisterNamesMissingRights(t *testing.T) {
 	if _, err := host.Kubernetes.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "only the rights to delegate are missing", func(context.Context) error {
+	eventually(t, "only the rights to delegate and to read metrics are missing", func(context.Context) error {
 		_, stderr, err := annexCommand(t, "register", "--kubeconfig="+someone, "--namespace="+namespace)
-		want := "missing: create subjectaccessreviews.authorization.k8s.io; create tokenreviews.authentication.k8s.io; ask"
+		want := "missing: create subjectaccessreviews.authorization.k8s.io; create tokenreviews.authentication.k8s.io; get /metrics; ask"
 		if err == nil || !strings.Contains(stderr, want) {
 			return errors.New(stderr)
 		}
@@ -322,7 +322,8 @@ func TestRegisterNamesMissingRights(t *testing.T) {
 	if found := own(t); found != nil {
 		t.Errorf("register made %v", found)
 	}
-	role.Rules = append(role.Rules, rbacv1.PolicyRule{Verbs: []string{"create"}, APIGroups: []string{"authentication.k8s.io", "authorization.k8s.io"}, Resources: []string{"tokenreviews", "subjectaccessreviews"}})
+	role.Rules = append(role.Rules, rbacv1.PolicyRule{Verbs: []string{"create"}, APIGroups: []string{"authentication.k8s.io", "authorization.k8s.io"}, Resources: []string{"tokenreviews", "subjectaccessreviews"}},
+		rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}})
 	if _, err := host.Kubernetes.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -19,20 +20,32 @@ func Annex(t testing.TB, root string) string {
 	return build(t, "annex", root, "./cmd/annex")
 }
 
+// Build builds another program of the repository once in a test process. The flags, such as -tags, are for `go build`.
+func Build(t testing.TB, name, root, target string, flags ...string) string {
+	t.Helper()
+	return build(t, strings.Join(append([]string{name}, flags...), ""), root, target, flags...)
+}
+
+// Example builds a program of artifacts/examples once in a test process. root is as for Annex.
+func Example(t testing.TB, root, name string) string {
+	t.Helper()
+	return build(t, name, root, "./artifacts/examples/"+name)
+}
+
 var (
 	buildMu sync.Mutex
 	built   = map[string]string{}
 )
 
 // build compiles a command into the cache directory. Go's build cache makes that quick when nothing has changed.
-func build(t testing.TB, name, dir, target string) string {
+func build(t testing.TB, name, dir, target string, flags ...string) string {
 	t.Helper()
 	buildMu.Lock()
 	defer buildMu.Unlock()
 	if path, ok := built[name]; ok {
 		return path
 	}
-	path, err := buildInto(name, dir, target)
+	path, err := buildInto(name, dir, target, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +53,7 @@ func build(t testing.TB, name, dir, target string) string {
 	return path
 }
 
-func buildInto(name, dir, target string) (string, error) {
+func buildInto(name, dir, target string, flags ...string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("finding the cache directory: %w", err)
@@ -59,7 +72,7 @@ func buildInto(name, dir, target string) (string, error) {
 		return "", fmt.Errorf("building %s: %w", name, err)
 	}
 	path := filepath.Join(bin, name)
-	command := exec.Command("go", "build", "-o", path, target)
+	command := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), target)...)
 	command.Dir = dir
 	if output, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", name, err, output)

@@ -70,7 +70,11 @@ func TestOneReasonIsWrittenOnce(t *testing.T) {
 	controller := availability.New(factory.Apiregistration().V1().APIServices(), client.ApiregistrationV1(), server, "", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	factory.Start(ctx.Done())
-	running.Go(func() { controller.Run(ctx) })
+	running.Go(func() {
+		if err := controller.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 
 	deadline := time.Now().Add(20 * time.Second)
 	for server.attempts.Load() < 5 {

@@ -52,17 +52,17 @@ type Controller struct {
 	probe    probe
 }
 
-// New returns a controller that follows the informer, which others start. The certificate is the one that the aggregator
-// shows to the servers.
+// New returns a controller that follows the informer, which others start. Its handlers are on the informer only while it runs,
+// since their queue has goroutines of its own. The certificate is the one that the aggregator shows to the servers.
 func New(informer informers.APIServiceInformer, client apiregistrationclient.APIServicesGetter, resolver Resolver, certFile, keyFile string) *Controller {
 	return &Controller{
 		informer: informer.Informer(), lister: informer.Lister(), client: client,
-		probe: probe{resolver: resolver, certFile: certFile, keyFile: keyFile},
+		probe: probe{Servers{Resolver: resolver, CertFile: certFile, KeyFile: keyFile}},
 	}
 }
 
 // Run asks servers until the context ends.
-func (c *Controller) Run(ctx context.Context) {
+func (c *Controller) Run(ctx context.Context) error {
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "remote_availability"})
@@ -73,8 +73,8 @@ func (c *Controller) Run(ctx context.Context) {
 		},
 	})
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Following APIServices")
-		return
+		queue.ShutDown()
+		return fmt.Errorf("follow APIServices: %w", err)
 	}
 	defer func() { _ = c.informer.RemoveEventHandler(registration) }()
 	var working sync.WaitGroup
@@ -84,6 +84,7 @@ func (c *Controller) Run(ctx context.Context) {
 	<-ctx.Done()
 	queue.ShutDown()
 	working.Wait()
+	return nil
 }
 
 // enqueue asks at once after a change of the spec or of an annotation, which is how a server says that it has just

@@ -50,9 +50,9 @@ func New(client client.FlowcontrolV1Interface, informers informers.Interface) *C
 }
 
 // Run keeps the objects until the context ends.
-func (c *Controller) Run(ctx context.Context) {
+func (c *Controller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return
+		return nil
 	}
 	for retry := firstRetry; ctx.Err() == nil; {
 		wait := recheck
@@ -67,6 +67,7 @@ func (c *Controller) Run(ctx context.Context) {
 		case <-time.After(wait):
 		}
 	}
+	return nil
 }
 
 func (c *Controller) ensure(ctx context.Context) error {

@@ -41,7 +41,11 @@ func TestObjectsAreKept(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	factory.Start(ctx.Done())
-	running.Go(func() { controller.Run(ctx) })
+	running.Go(func() {
+		if err := controller.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 	defer func() {
 		cancel()
 		running.Wait()

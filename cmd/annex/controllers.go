@@ -1,0 +1,40 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kube-annex/annex/server/controllers"
+)
+
+func newControllers() *cobra.Command {
+	o := controllers.NewOptions()
+	command := &cobra.Command{
+		Use:   "controllers",
+		Short: "Run the controllers against an existing cluster",
+		Long: "Runs the controllers that act on Annex's APIs against the cluster of --kubeconfig, or of the pod it runs in. Several may run: each\n" +
+			"group of controllers runs in one process at a time, under a Lease, and /healthz/leadership says where.",
+		Args: cobra.NoArgs,
+	}
+	o.AddFlags(command.Flags())
+	logging := addLogging(command)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		registerMetrics := addLeadership(&o.Leadership, command.ErrOrStderr())
+		completed, err := o.Complete()
+		if err != nil {
+			return err
+		}
+		if err := logging.apply(os.Stderr); err != nil {
+			return err
+		}
+		if err := registerMetrics(); err != nil {
+			return err
+		}
+		return controllers.New(completed).Run(command.Context())
+	}
+	return command
+}

@@ -1,0 +1,38 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import "testing"
+
+func TestWhichLeasesAreOurs(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"annex-observer":              true,
+		"annex-controllers-x5kq2":     true,
+		"annex-controllers":           false,
+		"annex-observer-of-mine":      false,
+		"leader-elected-controller":   false,
+		"my-annex-controllers-x5kq2a": false,
+	} {
+		if got := OwnsLease(name); got != want {
+			t.Errorf("%s is ours: %t, want %t", name, got, want)
+		}
+	}
+}
+
+func TestGroupsHaveALeaseEachInTheNamespace(t *testing.T) {
+	t.Parallel()
+	groups := NewGroups()
+	groups.LeaseNamespace = "elsewhere"
+	list := groups.List()
+	// `annex up` leads the control plane's group besides.
+	if len(list) > 2 {
+		t.Errorf("there are %d groups; at most 2 keep `annex up` at 3", len(list))
+	}
+	for _, group := range list {
+		if group.Lease.Namespace != "elsewhere" {
+			t.Errorf("the Lease of %s is in %s", group.Name, group.Lease.Namespace)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	aggregatorinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions"
+
+	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/controllers/flowcontrol"
+	"github.com/kube-annex/annex/server/etcd"
+)
+
+const (
+	// leaseName is the Lease, in kube-system, of the controllers that run in one replica at a time.
+	leaseName = "annex-controlplane"
+	// groupName is what these controllers are called in logs, metrics and health details.
+	groupName = "controlplane"
+	// leadershipPath tells who leads.
+	leadershipPath = "/healthz/leadership"
+	// exitTimeout is how long the embedded etcd gets to stop when the process has to end at once. It takes no more writes then, so
+	// nobody could act on a Lease that runs out meanwhile.
+	exitTimeout = 5 * time.Second
+)
+
+// StopStore returns what is to be done before a process ends at once that has the backend: an embedded etcd is stopped.
+func StopStore(backend *etcd.Backend, beforeExit func(error)) func(error) {
+	return func(why error) {
+		if beforeExit != nil {
+			beforeExit(why)
+		}
+		backend.StopWithin(exitTimeout)
+	}
+}
+
+// candidate returns what campaigns for the controllers that run in one replica at a time.
+func (s *Server) candidate(c *chain) (*leadership.Candidate, error) {
+	o := s.options.Leadership.Candidate(c.config.LoopbackClientConfig, s.options.Gates)
+	if o.Owner == "" {
+		o.Owner = s.backend.Owner
+	}
+	o.BeforeExit = StopStore(s.backend, o.BeforeExit)
+	candidate, err := leadership.New(o, leadership.Group{
+		Name:  groupName,
+		Lease: types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: leaseName},
+		New:   s.led,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up leadership: %w", err)
+	}
+	mux := c.aggregator.GenericAPIServer.Handler.NonGoRestfulMux
+	candidate.UseMux(mux)
+	mux.Handle(leadershipPath, roles(append([]*leadership.Candidate{candidate}, s.options.Beside...)))
+	if err := c.aggregator.GenericAPIServer.AddReadyzChecks(candidate); err != nil {
+		return nil, fmt.Errorf("add the readiness check of leadership: %w", err)
+	}
+	return candidate, nil
+}
+
+// led makes the controllers of one term, with informers of their own.
+func (s *Server) led(term *leadership.Term) ([]leadership.Runner, error) {
+	config := term.Client()
+	services, err := aggregatorclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make the client for APIServices: %w", err)
+	}
+	serviceInformers := aggregatorinformers.NewSharedInformerFactory(listedServices{services}, informerResync)
+	remote := availability.New(serviceInformers.Apiregistration().V1().APIServices(), services.ApiregistrationV1(),
+		s.options.ServiceResolver, s.options.ProxyClientCertFile, s.options.ProxyClientKeyFile)
+	runners := []leadership.Runner{
+		leadership.Informers("apiservices", serviceInformers),
+		{Name: "remote-availability", Run: remote.Run},
+	}
+	if !s.options.Features.PriorityAndFairness {
+		return runners, nil
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make the client for flow control: %w", err)
+	}
+	queueInformers := informers.NewSharedInformerFactoryWithOptions(listed{client}, informerResync, informers.WithTransform(withoutManagedFields))
+	queues := flowcontrol.New(client.FlowcontrolV1(), queueInformers.Flowcontrol().V1())
+	return append(runners,
+		leadership.Informers("flow-control", queueInformers),
+		leadership.Runner{Name: "flow-control-objects", Run: queues.Run},
+	), nil
+}
+
+// lead runs the candidate, once its Lease can be written, until the context ends.
+func lead(ctx context.Context, candidate *leadership.Candidate, namespaces <-chan struct{}) error {
+	select {
+	case <-namespaces:
+		return candidate.Run(ctx)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// roles tells the role of every group in plain text, a line each, with status 500 while one is not healthy.
+type roles []*leadership.Candidate
+
+// ServeHTTP implements http.Handler.
+func (r roles) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	var text strings.Builder
+	status := http.StatusOK
+	for _, candidate := range r {
+		for _, role := range candidate.Statuses() {
+			_, _ = fmt.Fprintln(&text, role)
+		}
+		if err := candidate.Check(request); err != nil {
+			status = http.StatusInternalServerError
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text.String())
+}
+
+// listed and listedServices make informers list before they watch. client-go's streaming list, when the server is away, sleeps
+// for up to a minute without looking at its context (Reflector.watchList), longer than a term gets to stop.
+type listed struct{ kubernetes.Interface }
+
+// IsWatchListSemanticsUnSupported is how informers find out.
+func (listed) IsWatchListSemanticsUnSupported() bool { return true }
+
+type listedServices struct{ aggregatorclient.Interface }
+
+// IsWatchListSemanticsUnSupported is how informers find out.
+func (listedServices) IsWatchListSemanticsUnSupported() bool { return true }

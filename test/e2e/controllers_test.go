@@ -1,0 +1,80 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kube-annex/annex/apis/features/v1alpha1"
+	"github.com/kube-annex/annex/test/cluster"
+	"github.com/kube-annex/annex/test/harness"
+)
+
+// TestControllersWorkWithTheirRights runs two `annex controllers` with the rights that `annex register` gives, and no others.
+func TestControllersWorkWithTheirRights(t *testing.T) {
+	unregisterAtEnd(t)
+	a := startAnnex(t)
+	kubeconfig, err := host.Identity(user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var replicas []*cluster.Process
+	for i := range 2 {
+		logFile := filepath.Join(t.TempDir(), fmt.Sprintf("controllers-%d.log", i))
+		replica, err := cluster.StartProcess("controllers", logFile, harness.Annex(t, root), "controllers", "--kubeconfig="+kubeconfig, "--secure-port=0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		replicas = append(replicas, replica)
+		t.Cleanup(func() {
+			_ = replica.Stop()
+			if t.Failed() {
+				t.Logf("the end of the controllers' log:\n%s", replica.Tail(50))
+			}
+		})
+	}
+	leases := host.Kubernetes.CoordinationV1().Leases("annex-system")
+	a.eventually(t, "both replicas are members and one holds the Lease", func(ctx context.Context) error {
+		list, err := leases.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if len(list.Items) != 3 {
+			return fmt.Errorf("there are %d Leases, want one of the group and two of members", len(list.Items))
+		}
+		lease, err := leases.Get(ctx, "annex-observer", metav1.GetOptions{})
+		if err != nil || ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
+			return fmt.Errorf("the Lease is %v (%v)", lease, err) //nolint:errorlint // err may be nil
+		}
+		return nil
+	})
+	a.eventually(t, "a gate of the host is observed", func(ctx context.Context) error {
+		feature, err := a.client.FeaturesV1alpha1().Features("kube-system").Get(ctx, changedGate, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if feature.Status.Source != v1alpha1.SourceObserved {
+			return fmt.Errorf("the source is %q", feature.Status.Source)
+		}
+		return nil
+	})
+	for _, replica := range replicas {
+		if err := replica.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	lease, err := leases.Get(t.Context(), "annex-observer", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != "" {
+		t.Errorf("the Lease is still held by %s", holder)
+	}
+}
