@@ -15,7 +15,7 @@ type certificates struct {
 	directory                     *pki.Directory
 	servingCA, clientCA, proxyCA  *pki.Authority
 	apiServer, proxy, kubelet     pki.Pair
-	serviceAccounts               pki.Pair
+	components, serviceAccounts   pki.Pair
 	admin, controllers, scheduler pki.Pair
 }
 
@@ -36,6 +36,7 @@ func makeCertificates(dir string) (*certificates, error) {
 		make func() (pki.Pair, error)
 	}{
 		{&c.apiServer, func() (pki.Pair, error) { return c.servingCA.Serving("kube-apiserver", hosts...) }},
+		{&c.components, func() (pki.Pair, error) { return c.servingCA.Serving("components", "localhost", "127.0.0.1") }},
 		// Any pair of keys signs and verifies the tokens of service accounts.
 		{&c.serviceAccounts, func() (pki.Pair, error) { return c.servingCA.Serving("service-accounts", "localhost") }},
 		{&c.proxy, func() (pki.Pair, error) { return c.proxyCA.Client("front-proxy-client", proxyUser) }},

@@ -54,11 +54,13 @@ type Cluster struct {
 	Kubeconfig string
 	Config     *rest.Config
 	Kubernetes *kubernetes.Clientset
+	// Metrics is where components other than kube-apiserver have their metrics, by component.
+	Metrics map[string]string
 }
 
 // Start starts a cluster and waits until its API answers. Controllers and nodes may still be starting.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
-	c := &Cluster{options: options}
+	c := &Cluster{options: options, Metrics: map[string]string{}}
 	if err := c.start(ctx); err != nil {
 		c.Stop()
 		return nil, fmt.Errorf("start a cluster: %w", err)
@@ -106,9 +108,10 @@ func (c *Cluster) URL() string {
 // Bin is the directory with the components.
 func (c *Cluster) Bin() string { return c.options.Bin }
 
-// StartAPIServer starts kube-apiserver, which Start has done and KillAPIServer undone, and waits until it is ready.
-func (c *Cluster) StartAPIServer(ctx context.Context) (err error) {
-	c.apiServer, err = c.run("kube-apiserver", "kube-apiserver", c.apiServerArgs()...)
+// StartAPIServer starts kube-apiserver, which Start has done and KillAPIServer undone, and waits until it is ready. This once it
+// gets more flags than those of the options.
+func (c *Cluster) StartAPIServer(ctx context.Context, more ...string) (err error) {
+	c.apiServer, err = c.run("kube-apiserver", "kube-apiserver", c.apiServerArgs(more)...)
 	if err != nil {
 		return err
 	}

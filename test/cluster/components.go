@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"net"
 	"path/filepath"
 	"strconv"
 )
@@ -14,7 +15,7 @@ const (
 	tokenAudience = "https://kubernetes.default.svc"
 )
 
-func (c *Cluster) apiServerArgs() []string {
+func (c *Cluster) apiServerArgs(more []string) []string {
 	made := c.certificates
 	args := []string{
 		"--etcd-servers=" + c.etcd.Servers(),
@@ -42,7 +43,7 @@ func (c *Cluster) apiServerArgs() []string {
 		"--kubelet-client-certificate=" + made.kubelet.CertFile,
 		"--kubelet-client-key=" + made.kubelet.KeyFile,
 	}
-	return append(args, c.options.APIServerArgs...)
+	return append(append(args, c.options.APIServerArgs...), more...)
 }
 
 // startOthers starts what turns an API into a cluster.
@@ -56,17 +57,24 @@ func (c *Cluster) startOthers() error {
 	if err != nil {
 		return err
 	}
-	// Neither serves: nobody would ask.
-	quiet := []string{"--leader-elect=false", "--secure-port=0"}
-	if err := c.runOther("kube-controller-manager", "kube-controller-manager", append(quiet,
-		"--kubeconfig="+controllers,
-		"--root-ca-file="+made.servingCA.CertFile(),
-		"--service-account-private-key-file="+made.serviceAccounts.KeyFile,
-		"--use-service-account-credentials=true")...); err != nil {
-		return err
-	}
-	if err := c.runOther("kube-scheduler", "kube-scheduler", append(quiet, "--kubeconfig="+scheduler)...); err != nil {
-		return err
+	for _, other := range []struct {
+		name, kubeconfig string
+		args             []string
+	}{
+		{"kube-controller-manager", controllers, []string{
+			"--root-ca-file=" + made.servingCA.CertFile(),
+			"--service-account-private-key-file=" + made.serviceAccounts.KeyFile,
+			"--use-service-account-credentials=true",
+		}},
+		{"kube-scheduler", scheduler, nil},
+	} {
+		serving, err := c.servingArgs(other.name, other.kubeconfig)
+		if err != nil {
+			return err
+		}
+		if err := c.runOther(other.name, other.name, append(serving, other.args...)...); err != nil {
+			return err
+		}
 	}
 	for _, node := range c.options.Nodes {
 		if err := c.startNode(node); err != nil {
@@ -74,6 +82,25 @@ func (c *Cluster) startOthers() error {
 		}
 	}
 	return nil
+}
+
+// servingArgs has a component serve its metrics, to those whom the cluster knows and allows to get them.
+func (c *Cluster) servingArgs(component, kubeconfig string) ([]string, error) {
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	c.Metrics[component] = "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) + "/metrics"
+	return []string{
+		"--leader-elect=false",
+		"--bind-address=127.0.0.1",
+		"--secure-port=" + strconv.Itoa(port),
+		"--tls-cert-file=" + c.certificates.components.CertFile,
+		"--tls-private-key-file=" + c.certificates.components.KeyFile,
+		"--kubeconfig=" + kubeconfig,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+	}, nil
 }
 
 // startNode starts a kubelet with a fake container runtime. It registers a node with one CPU and 3840Mi.
