@@ -2,13 +2,14 @@
 # Copyright The Annex Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Regenerates everything that is generated: the zz_generated.* and generated.* files under apis/, and all of generated/.
+# Regenerates everything that is generated: the zz_generated.* and generated.* files under apis/ and test/gatedfields/, all of
+# generated/, and the OpenAPI definitions of test/gatedfields/.
 #
 #   hack/generate.sh            writes to this tree
 #   hack/generate.sh --verify   writes nothing; prints what differs, and fails if anything does
 #
 # ANNEX_ROOT names another tree to work on. What is generated for which package is told by the +k8s: and +genclient
-# markers in apis/; there is no list of groups. The work is done in a temporary copy, so a failure leaves the tree as it
+# markers there; there is no list of groups. The work is done in a temporary copy, so a failure leaves the tree as it
 # was, and only files whose content changes are touched.
 
 set -o errexit -o nounset -o pipefail
@@ -17,6 +18,8 @@ export LC_ALL=C GOFLAGS="${GOFLAGS:-} -trimpath" GOWORK=off
 module=github.com/kube-annex/annex
 root=$(cd "${ANNEX_ROOT:-$(dirname "${BASH_SOURCE[0]}")/..}" && pwd -P)
 
+# The trees of API packages: ours, and one that stands for a third party's, which has OpenAPI definitions of its own and no clients.
+roots=(apis test/gatedfields)
 # The k8s.io/api groups that the control plane serves; it needs OpenAPI definitions, which no library ships.
 native_groups=(
 	admissionregistration/v1 authentication/v1 authorization/v1 certificates/v1 coordination/v1 core/v1 events/v1
@@ -47,23 +50,32 @@ fi
 tmp=$(mktemp -d)
 trap 'wait && rm -rf "$tmp"' EXIT
 copy=$tmp/src/$module
-mkdir -p "$copy/hack" "$tmp/bin"
-cp "$root"/go.mod "$root"/go.sum "$copy/"
-cp -R "$root/apis" "$copy/"
-cp -R "$root/hack/boilerplate.go.txt" "$root/hack/models-schema" "$copy/hack/"
+mkdir -p "$tmp/bin"
+cp_tree() {
+	mkdir -p "$(dirname "$copy/$1")"
+	cp -R "$root/$1" "$copy/$1"
+}
+cp_tree go.mod
+cp_tree go.sum
+for tree in "${roots[@]}" hack/boilerplate.go.txt hack/models-schema cmd/gatedfield-gen server/gates; do
+	cp_tree "$tree"
+done
 
 # generated_files prints all generated files of a tree, relative to it.
 generated_files() {
 	(
 		cd "$1"
-		find apis -type f \( -name 'zz_generated.*.go' -o -name 'generated.proto' -o -name 'generated.*pb.go' \)
+		find "${roots[@]}" -name testdata -prune -o -type f \( -name 'zz_generated.*.go' -o -name 'generated.proto' -o -name 'generated.*pb.go' \) -print
 		[[ ! -d generated ]] || find generated -type f
 	) | sort
 }
 
-# marked prints the import path of every package below apis/ that carries a marker.
+# marked prints the import path of every package below the given trees, or all, that carries a marker.
 marked() {
-	grep -rlE --include='*.go' --exclude='zz_generated.*' "^// \+$1" apis |
+	local marker=$1
+	shift
+	[[ $# -gt 0 ]] || set -- "${roots[@]}"
+	grep -rlE --include='*.go' --exclude='zz_generated.*' --exclude-dir=testdata "^// \+$marker" "$@" |
 		xargs -r -n1 dirname | sort -u | sed "s|^|$module/|"
 }
 
@@ -80,6 +92,8 @@ cd "$copy"
 generated_files . | xargs -r rm -f
 header=(--go-header-file "$copy/hack/boilerplate.go.txt")
 mapfile -t served < <(marked 'k8s:openapi-gen=true')
+mapfile -t own < <(marked 'k8s:openapi-gen=true' apis)
+mapfile -t others < <(marked 'k8s:openapi-gen=true' test/gatedfields)
 mapfile -t clients < <(marked 'genclient')
 
 readonly_packages=()
@@ -109,7 +123,7 @@ in_packages 'k8s:defaulter-gen=' defaulter-gen zz_generated.defaults.go
 in_packages 'k8s:conversion-gen=' conversion-gen zz_generated.conversion.go
 in_packages 'k8s:register-gen=' register-gen zz_generated.register.go
 # register-gen calls the names that everything else uses deprecated, in favour of names that nothing else uses.
-find apis -name zz_generated.register.go -print0 | xargs -0r perl -0pi -e 's{(^//\n)?^\s*// Deprecated: .*\n}{}mg'
+find "${roots[@]}" -name zz_generated.register.go -print0 | xargs -0r perl -0pi -e 's{(^//\n)?^\s*// Deprecated: .*\n}{}mg'
 
 # Imports of .proto files are found by import path too: link the modules that they come from.
 protos=$tmp/protos
@@ -125,10 +139,21 @@ PATH="$tmp/bin:$PATH" step go-to-protobuf "${header[@]}" \
 		grep -v /version | paste -sd,)" \
 	--packages "$(IFS=, && echo "${packages[*]}")"
 
-step openapi-gen "${header[@]}" "${readonly_packages[@]}" \
-	--output-dir generated/openapi --output-pkg "$module/generated/openapi" \
-	--output-file zz_generated.openapi.go --output-model-name-file zz_generated.model_name.go \
-	--report-filename /dev/null "${meta_packages[@]}" "${served[@]}"
+# openapi writes the definitions of some packages, and names into the packages.
+openapi() {
+	local output=$1
+	shift
+	step openapi-gen "${header[@]}" "${readonly_packages[@]}" \
+		--output-dir "$output" --output-pkg "$module/$output" \
+		--output-file zz_generated.openapi.go --output-model-name-file zz_generated.model_name.go \
+		--report-filename /dev/null "${meta_packages[@]}" "$@"
+}
+openapi test/gatedfields/openapi "${others[@]}" &
+theirs=$!
+openapi generated/openapi "${own[@]}"
+
+# Packages whose gates are not ours name them in doc.go.
+step gatedfield-gen "${header[@]}" --gates-package "$module/server/gates" "${served[@]}"
 
 go run ./hack/models-schema >"$tmp/schema.json"
 step applyconfiguration-gen "${header[@]}" \
@@ -149,6 +174,7 @@ step informer-gen "${header[@]}" \
 	--versioned-clientset-package "$module/generated/clientset/versioned" \
 	--listers-package "$module/generated/listers" "${clients[@]}"
 wait "$native"
+wait "$theirs"
 
 # Bring the result home.
 same=true

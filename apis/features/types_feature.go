@@ -29,6 +29,12 @@ type FeatureList struct {
 // FeatureSpec is what the clients of the API wish for a feature.
 type FeatureSpec struct {
 	Desired Value
+	Canary  *Canary
+}
+
+// Canary is how many see the new value of a feature before the rest does.
+type Canary struct {
+	Percent int32
 }
 
 // FeatureStatus is what is known about a feature.

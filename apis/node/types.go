@@ -35,6 +35,17 @@ const (
 	ReasonDisplaced = "Displaced"
 )
 
+// ReclaimPolicy is what becomes of a balloon that shall grow, and for which the node makes no room until the deadline.
+type ReclaimPolicy string
+
+const (
+	// ReclaimRevert means that the balloon goes back to what it holds and is not grown again until its spec or the node's
+	// allocatable changes.
+	ReclaimRevert ReclaimPolicy = "Revert"
+	// ReclaimHold means that the balloon keeps asking, and that what it asks for is held from new pods.
+	ReclaimHold ReclaimPolicy = "Hold"
+)
+
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // NodeBalloon makes a node appear smaller than it is.
@@ -59,6 +70,7 @@ type NodeBalloonSpec struct {
 	NodeSize               corev1.ResourceList
 	BalloonSize            corev1.ResourceList
 	ReclaimDeadlineSeconds *int32
+	ReclaimPolicy          *ReclaimPolicy
 }
 
 // NodeBalloonStatus is what became of the wish.

@@ -97,6 +97,11 @@ func (in *NodeBalloonSpec) DeepCopyInto(out *NodeBalloonSpec) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.ReclaimPolicy != nil {
+		in, out := &in.ReclaimPolicy, &out.ReclaimPolicy
+		*out = new(ReclaimPolicy)
+		**out = **in
+	}
 	return
 }
 

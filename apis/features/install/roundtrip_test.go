@@ -24,6 +24,9 @@ func fuzzerFuncs(serializer.CodecFactory) []any {
 		func(value *features.Value, c randfill.Continue) {
 			*value = []features.Value{"", features.ValueEnabled, features.ValueDisabled}[c.Intn(3)]
 		},
+		func(canary *features.Canary, c randfill.Continue) {
+			canary.Percent = c.Int31n(101)
+		},
 		func(status *features.FeatureStatus, c randfill.Continue) {
 			c.FillNoCustom(status)
 			status.Tasks = make([]features.Task, c.Intn(4))

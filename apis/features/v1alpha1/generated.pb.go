@@ -18,6 +18,8 @@ import (
 	strings "strings"
 )
 
+func (m *Canary) Reset() { *m = Canary{} }
+
 func (m *DanglingReferences) Reset() { *m = DanglingReferences{} }
 
 func (m *Feature) Reset() { *m = Feature{} }
@@ -43,6 +45,32 @@ func (m *ReportedFeature) Reset() { *m = ReportedFeature{} }
 func (m *Task) Reset() { *m = Task{} }
 
 func (m *Use) Reset() { *m = Use{} }
+
+func (m *Canary) Marshal() (dAtA []byte, err error) {
+	size := m.Size()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBuffer(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *Canary) MarshalTo(dAtA []byte) (int, error) {
+	size := m.Size()
+	return m.MarshalToSizedBuffer(dAtA[:size])
+}
+
+func (m *Canary) MarshalToSizedBuffer(dAtA []byte) (int, error) {
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	i = encodeVarintGenerated(dAtA, i, uint64(m.Percent))
+	i--
+	dAtA[i] = 0x8
+	return len(dAtA) - i, nil
+}
 
 func (m *DanglingReferences) Marshal() (dAtA []byte, err error) {
 	size := m.Size()
@@ -391,6 +419,18 @@ func (m *FeatureSpec) MarshalToSizedBuffer(dAtA []byte) (int, error) {
 	_ = i
 	var l int
 	_ = l
+	if m.Canary != nil {
+		{
+			size, err := m.Canary.MarshalToSizedBuffer(dAtA[:i])
+			if err != nil {
+				return 0, err
+			}
+			i -= size
+			i = encodeVarintGenerated(dAtA, i, uint64(size))
+		}
+		i--
+		dAtA[i] = 0x12
+	}
 	i -= len(m.Desired)
 	copy(dAtA[i:], m.Desired)
 	i = encodeVarintGenerated(dAtA, i, uint64(len(m.Desired)))
@@ -750,6 +790,16 @@ func encodeVarintGenerated(dAtA []byte, offset int, v uint64) int {
 	dAtA[offset] = uint8(v)
 	return base
 }
+func (m *Canary) Size() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	n += 1 + sovGenerated(uint64(m.Percent))
+	return n
+}
+
 func (m *DanglingReferences) Size() (n int) {
 	if m == nil {
 		return 0
@@ -874,6 +924,10 @@ func (m *FeatureSpec) Size() (n int) {
 	_ = l
 	l = len(m.Desired)
 	n += 1 + l + sovGenerated(uint64(l))
+	if m.Canary != nil {
+		l = m.Canary.Size()
+		n += 1 + l + sovGenerated(uint64(l))
+	}
 	return n
 }
 
@@ -1012,6 +1066,16 @@ func sovGenerated(x uint64) (n int) {
 func sozGenerated(x uint64) (n int) {
 	return sovGenerated(uint64((x << 1) ^ uint64((int64(x) >> 63))))
 }
+func (this *Canary) String() string {
+	if this == nil {
+		return "nil"
+	}
+	s := strings.Join([]string{`&Canary{`,
+		`Percent:` + fmt.Sprintf("%v", this.Percent) + `,`,
+		`}`,
+	}, "")
+	return s
+}
 func (this *DanglingReferences) String() string {
 	if this == nil {
 		return "nil"
@@ -1119,6 +1183,7 @@ func (this *FeatureSpec) String() string {
 	}
 	s := strings.Join([]string{`&FeatureSpec{`,
 		`Desired:` + fmt.Sprintf("%v", this.Desired) + `,`,
+		`Canary:` + strings.Replace(this.Canary.String(), "Canary", "Canary", 1) + `,`,
 		`}`,
 	}, "")
 	return s
@@ -1224,6 +1289,75 @@ func valueToStringGenerated(v interface{}) string {
 	}
 	pv := reflect.Indirect(rv).Interface()
 	return fmt.Sprintf("*%v", pv)
+}
+func (m *Canary) Unmarshal(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		var wire uint64
+		for shift := uint(0); ; shift += 7 {
+			if shift >= 64 {
+				return ErrIntOverflowGenerated
+			}
+			if iNdEx >= l {
+				return io.ErrUnexpectedEOF
+			}
+			b := dAtA[iNdEx]
+			iNdEx++
+			wire |= uint64(b&0x7F) << shift
+			if b < 0x80 {
+				break
+			}
+		}
+		fieldNum := int32(wire >> 3)
+		wireType := int(wire & 0x7)
+		if wireType == 4 {
+			return fmt.Errorf("proto: Canary: wiretype end group for non-group")
+		}
+		if fieldNum <= 0 {
+			return fmt.Errorf("proto: Canary: illegal tag %d (wire type %d)", fieldNum, wire)
+		}
+		switch fieldNum {
+		case 1:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Percent", wireType)
+			}
+			m.Percent = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return ErrIntOverflowGenerated
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Percent |= int32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		default:
+			iNdEx = preIndex
+			skippy, err := skipGenerated(dAtA[iNdEx:])
+			if err != nil {
+				return err
+			}
+			if (skippy < 0) || (iNdEx+skippy) < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			if (iNdEx + skippy) > l {
+				return io.ErrUnexpectedEOF
+			}
+			iNdEx += skippy
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
 }
 func (m *DanglingReferences) Unmarshal(dAtA []byte) error {
 	l := len(dAtA)
@@ -2217,6 +2351,42 @@ func (m *FeatureSpec) Unmarshal(dAtA []byte) error {
 				return io.ErrUnexpectedEOF
 			}
 			m.Desired = Value(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
+		case 2:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Canary", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return ErrIntOverflowGenerated
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if m.Canary == nil {
+				m.Canary = &Canary{}
+			}
+			if err := m.Canary.Unmarshal(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
 			iNdEx = postIndex
 		default:
 			iNdEx = preIndex

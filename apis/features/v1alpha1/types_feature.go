@@ -55,6 +55,27 @@ type FeatureSpec struct {
 	// feature follows the command line and the default of its component.
 	// +optional
 	Desired Value `json:"desired,omitempty" protobuf:"bytes,1,opt,name=desired,casttype=Value"`
+
+	// canary lets part of the reporters see the feature Enabled before the rest does. While it runs, status.state is
+	// TurningOn and the first of status.tasks is Canary; tasks that change stored data wait until it has ended. To
+	// begin one, set canary before or together with desired: Enabled. Raise percent step by step; 100, or removing
+	// canary, ends the canary and turns the feature on for everyone. To go back, set desired: Disabled. Absent means
+	// that everyone sees the wish at once. Without a wish in desired canary has no effect.
+	//
+	// This is an alpha field. A write that sets it is refused while the feature FeatureCanary is off: without it, the
+	// wish would reach everyone.
+	// +featureGate=FeatureCanary,whenOff=Reject
+	// +optional
+	Canary *Canary `json:"canary,omitempty" protobuf:"bytes,2,opt,name=canary"`
+}
+
+// Canary is how many see the new value of a feature before the rest does.
+type Canary struct {
+	// percent is how many of a hundred reporters see the new value, from 0 (nobody; absent means the same) to 100
+	// (everyone, which ends the canary). Whether a reporter is among them depends on its instance alone: those that
+	// see the new value at 10 still see it at 20.
+	// +optional
+	Percent int32 `json:"percent" protobuf:"varint,1,opt,name=percent"`
 }
 
 // FeatureStatus is what is known about a feature.

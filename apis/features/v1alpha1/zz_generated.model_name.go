@@ -9,6 +9,11 @@
 package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Canary) OpenAPIModelName() string {
+	return "com.github.kube-annex.annex.apis.features.v1alpha1.Canary"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in DanglingReferences) OpenAPIModelName() string {
 	return "com.github.kube-annex.annex.apis.features.v1alpha1.DanglingReferences"
 }

@@ -56,7 +56,13 @@ func ValidateFeatureName(name string, _ bool) []string {
 
 // ValidateFeature says what is wrong with a Feature, its status left aside.
 func ValidateFeature(feature *features.Feature) field.ErrorList {
-	return validateOptional(field.NewPath("spec", "desired"), feature.Spec.Desired, values)
+	spec, path := &feature.Spec, field.NewPath("spec")
+	errs := validateOptional(path.Child("desired"), spec.Desired, values)
+	// A canary needs no wish: it may be made ready before the wish, and outlive one that is taken back.
+	if canary := spec.Canary; canary != nil && (canary.Percent < 0 || canary.Percent > 100) {
+		errs = append(errs, field.Invalid(path.Child("canary", "percent"), canary.Percent, "must be from 0 (nobody) to 100 (everyone)"))
+	}
+	return errs
 }
 
 // ValidateFeatureUpdate says what is wrong with a Feature that replaces an old one, its status left aside.

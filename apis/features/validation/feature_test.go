@@ -52,17 +52,25 @@ func TestValidateFeature(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		desired features.Value
+		canary  *features.Canary
 		want    string
 	}{
-		"no wish":    {},
-		"enabled":    {desired: "Enabled"},
-		"disabled":   {desired: "Disabled"},
-		"other case": {desired: "enabled", want: `spec.desired: Unsupported value: "enabled": supported values: "Disabled", "Enabled"`},
-		"a state":    {desired: "On", want: `spec.desired: Unsupported value: "On": supported values: "Disabled", "Enabled"`},
+		"no wish":                  {},
+		"enabled":                  {desired: "Enabled"},
+		"disabled":                 {desired: "Disabled"},
+		"canary of nobody":         {desired: "Enabled", canary: &features.Canary{}},
+		"canary of one percent":    {desired: "Enabled", canary: &features.Canary{Percent: 1}},
+		"canary of everyone":       {desired: "Enabled", canary: &features.Canary{Percent: 100}},
+		"canary that is gone back": {desired: "Disabled", canary: &features.Canary{Percent: 20}},
+		"canary before the wish":   {canary: &features.Canary{Percent: 20}},
+		"canary of less":           {canary: &features.Canary{Percent: -1}, want: `spec.canary.percent: Invalid value: -1: must be from 0 (nobody) to 100 (everyone)`},
+		"canary of more":           {desired: "Enabled", canary: &features.Canary{Percent: 101}, want: `spec.canary.percent: Invalid value: 101: must be from 0 (nobody) to 100 (everyone)`},
+		"other case":               {desired: "enabled", want: `spec.desired: Unsupported value: "enabled": supported values: "Disabled", "Enabled"`},
+		"a state":                  {desired: "On", want: `spec.desired: Unsupported value: "On": supported values: "Disabled", "Enabled"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			feature := &features.Feature{ObjectMeta: metav1.ObjectMeta{Name: "NodeSwap"}, Spec: features.FeatureSpec{Desired: tc.desired}}
+			feature := &features.Feature{ObjectMeta: metav1.ObjectMeta{Name: "NodeSwap"}, Spec: features.FeatureSpec{Desired: tc.desired, Canary: tc.canary}}
 			wantErrors(t, ValidateFeature(feature), tc.want)
 			wantErrors(t, ValidateFeatureUpdate(feature, &features.Feature{}), tc.want)
 		})

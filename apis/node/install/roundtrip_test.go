@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/randfill"
 
+	"github.com/kube-annex/annex/apis/node"
 	"github.com/kube-annex/annex/apis/roundtriptest"
 )
 
@@ -22,6 +23,9 @@ func TestNothingIsLostInAnyVersionOrEncoding(t *testing.T) {
 // fuzzerFuncs make quantities as people write them: millicores, decimal and binary bytes, and zero.
 func fuzzerFuncs(serializer.CodecFactory) []any {
 	return []any{
+		func(policy *node.ReclaimPolicy, c randfill.Continue) {
+			*policy = []node.ReclaimPolicy{node.ReclaimRevert, node.ReclaimHold}[c.Intn(2)]
+		},
 		func(list *corev1.ResourceList, c randfill.Continue) {
 			*list = nil
 			if c.Intn(4) == 0 {

@@ -152,6 +152,13 @@ func (m *NodeBalloonSpec) MarshalToSizedBuffer(dAtA []byte) (int, error) {
 	_ = i
 	var l int
 	_ = l
+	if m.ReclaimPolicy != nil {
+		i -= len(*m.ReclaimPolicy)
+		copy(dAtA[i:], *m.ReclaimPolicy)
+		i = encodeVarintGenerated(dAtA, i, uint64(len(*m.ReclaimPolicy)))
+		i--
+		dAtA[i] = 0x22
+	}
 	if m.ReclaimDeadlineSeconds != nil {
 		i = encodeVarintGenerated(dAtA, i, uint64(*m.ReclaimDeadlineSeconds))
 		i--
@@ -425,6 +432,10 @@ func (m *NodeBalloonSpec) Size() (n int) {
 	if m.ReclaimDeadlineSeconds != nil {
 		n += 1 + sovGenerated(uint64(*m.ReclaimDeadlineSeconds))
 	}
+	if m.ReclaimPolicy != nil {
+		l = len(*m.ReclaimPolicy)
+		n += 1 + l + sovGenerated(uint64(l))
+	}
 	return n
 }
 
@@ -537,6 +548,7 @@ func (this *NodeBalloonSpec) String() string {
 		`NodeSize:` + mapStringForNodeSize + `,`,
 		`BalloonSize:` + mapStringForBalloonSize + `,`,
 		`ReclaimDeadlineSeconds:` + valueToStringGenerated(this.ReclaimDeadlineSeconds) + `,`,
+		`ReclaimPolicy:` + valueToStringGenerated(this.ReclaimPolicy) + `,`,
 		`}`,
 	}, "")
 	return s
@@ -1173,6 +1185,39 @@ func (m *NodeBalloonSpec) Unmarshal(dAtA []byte) error {
 				}
 			}
 			m.ReclaimDeadlineSeconds = &v
+		case 4:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ReclaimPolicy", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return ErrIntOverflowGenerated
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			s := ReclaimPolicy(dAtA[iNdEx:postIndex])
+			m.ReclaimPolicy = &s
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := skipGenerated(dAtA[iNdEx:])

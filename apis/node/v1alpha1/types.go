@@ -38,6 +38,18 @@ const (
 	ReasonDisplaced = "Displaced"
 )
 
+// ReclaimPolicy is what becomes of a balloon that shall grow, and for which the node makes no room until the deadline.
+// +enum
+type ReclaimPolicy string
+
+const (
+	// ReclaimRevert means that the balloon goes back to what it holds and is not grown again until its spec or the node's
+	// allocatable changes.
+	ReclaimRevert ReclaimPolicy = "Revert"
+	// ReclaimHold means that the balloon keeps asking, and that what it asks for is held from new pods.
+	ReclaimHold ReclaimPolicy = "Hold"
+)
+
 // +genclient
 // +genclient:nonNamespaced
 // +genclient:method=UpdateResize,verb=update,subresource=resize
@@ -104,6 +116,18 @@ type NodeBalloonSpec struct {
 	// waiting for room before it gives up and goes back to what it holds. It cannot be negative. Absent means 60.
 	// +optional
 	ReclaimDeadlineSeconds *int32 `json:"reclaimDeadlineSeconds,omitempty" protobuf:"varint,3,opt,name=reclaimDeadlineSeconds"`
+
+	// reclaimPolicy is what becomes of a balloon that grows, and for which the node makes no room within
+	// reclaimDeadlineSeconds. Revert: the balloon goes back to what it holds, which new pods may then have the rest of,
+	// and is not grown again until this spec or the node's allocatable changes. Hold: the balloon keeps asking until it
+	// gets what it asks for, and all the while new pods are not scheduled into what it asks for. In neither case is a
+	// pod evicted. Absent means Revert.
+	//
+	// This is an alpha field. A write that sets it loses it, with a warning, while the feature NodeBalloonReclaimPolicy
+	// is off.
+	// +featureGate=NodeBalloonReclaimPolicy
+	// +optional
+	ReclaimPolicy *ReclaimPolicy `json:"reclaimPolicy,omitempty" protobuf:"bytes,4,opt,name=reclaimPolicy,casttype=ReclaimPolicy"`
 }
 
 // NodeBalloonStatus is what became of the wish.

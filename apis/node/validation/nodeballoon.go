@@ -18,6 +18,8 @@ import (
 	"github.com/kube-annex/annex/apis/node"
 )
 
+var reclaimPolicies = []node.ReclaimPolicy{node.ReclaimHold, node.ReclaimRevert}
+
 // ValidateNodeBalloonName says what is wrong with the name of a NodeBalloon, which is the name of a node, or with the
 // beginning of one.
 func ValidateNodeBalloonName(name string, prefix bool) []string {
@@ -39,6 +41,9 @@ func ValidateNodeBalloon(balloon *node.NodeBalloon) field.ErrorList {
 	errs = append(errs, validateSize(path.Child("balloonSize"), spec.BalloonSize)...)
 	if deadline := spec.ReclaimDeadlineSeconds; deadline != nil && *deadline < 0 {
 		errs = append(errs, field.Invalid(path.Child("reclaimDeadlineSeconds"), *deadline, "must not be negative; leave it out for 60 seconds"))
+	}
+	if policy := spec.ReclaimPolicy; policy != nil && !slices.Contains(reclaimPolicies, *policy) {
+		errs = append(errs, field.NotSupported(path.Child("reclaimPolicy"), *policy, reclaimPolicies))
 	}
 	return errs
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/kube-annex/annex/apis/node"
 )
@@ -36,6 +37,7 @@ func TestValidateNodeBalloon(t *testing.T) {
 	for name, tc := range map[string]struct {
 		nodeSize, balloonSize []string
 		deadline              *int32
+		policy                *node.ReclaimPolicy
 		want                  []string
 	}{
 		"node size":                  {nodeSize: []string{"cpu", "6", "memory", "24Gi"}},
@@ -66,11 +68,15 @@ func TestValidateNodeBalloon(t *testing.T) {
 				"spec.nodeSize[example.com/gpu]: Unsupported value", "spec.nodeSize[hugepages-2Mi]: Unsupported value", "spec.nodeSize[pods]: Unsupported value",
 			},
 		},
+		"revert":            {balloonSize: []string{"cpu", "1"}, policy: ptr.To(node.ReclaimPolicy("Revert"))},
+		"hold":              {balloonSize: []string{"cpu", "1"}, policy: ptr.To(node.ReclaimPolicy("Hold"))},
+		"other policy":      {balloonSize: []string{"cpu", "1"}, policy: ptr.To(node.ReclaimPolicy("revert")), want: []string{"spec.reclaimPolicy: Unsupported value"}},
+		"empty policy":      {balloonSize: []string{"cpu", "1"}, policy: ptr.To(node.ReclaimPolicy("")), want: []string{"spec.reclaimPolicy: Unsupported value"}},
 		"negative deadline": {balloonSize: []string{"cpu", "1"}, deadline: seconds(-1), want: []string{"spec.reclaimDeadlineSeconds: Invalid value"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			balloon := &node.NodeBalloon{Spec: node.NodeBalloonSpec{ReclaimDeadlineSeconds: tc.deadline}}
+			balloon := &node.NodeBalloon{Spec: node.NodeBalloonSpec{ReclaimDeadlineSeconds: tc.deadline, ReclaimPolicy: tc.policy}}
 			if tc.nodeSize != nil {
 				balloon.Spec.NodeSize = size(t, tc.nodeSize...)
 			}
@@ -84,6 +90,15 @@ func TestValidateNodeBalloon(t *testing.T) {
 				t.Errorf("validation changed the object (-want,+got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestUnknownReclaimPoliciesAreToldTheKnown(t *testing.T) {
+	t.Parallel()
+	balloon := &node.NodeBalloon{Spec: node.NodeBalloonSpec{BalloonSize: size(t, "cpu", "1"), ReclaimPolicy: ptr.To(node.ReclaimPolicy("Keep"))}}
+	const want = `spec.reclaimPolicy: Unsupported value: "Keep": supported values: "Hold", "Revert"`
+	if got := ValidateNodeBalloon(balloon).ToAggregate(); got == nil || got.Error() != want {
+		t.Errorf("got %v, want %s", got, want)
 	}
 }
 
