@@ -23,6 +23,8 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=features.k8s.io, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("Canary"):
+		return &featuresv1alpha1.CanaryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DanglingReferences"):
 		return &featuresv1alpha1.DanglingReferencesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Feature"):

@@ -23,6 +23,7 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
+		v1alpha1.Canary{}.OpenAPIModelName():                                 schema_annex_apis_features_v1alpha1_Canary(ref),
 		v1alpha1.DanglingReferences{}.OpenAPIModelName():                     schema_annex_apis_features_v1alpha1_DanglingReferences(ref),
 		v1alpha1.Feature{}.OpenAPIModelName():                                schema_annex_apis_features_v1alpha1_Feature(ref),
 		v1alpha1.FeatureAnswer{}.OpenAPIModelName():                          schema_annex_apis_features_v1alpha1_FeatureAnswer(ref),
@@ -104,6 +105,27 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.Unknown{}.OpenAPIModelName():                                 schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		intstr.IntOrString{}.OpenAPIModelName():                              schema_apimachinery_pkg_util_intstr_IntOrString(ref),
 		version.Info{}.OpenAPIModelName():                                    schema_k8sio_apimachinery_pkg_version_Info(ref),
+	}
+}
+
+func schema_annex_apis_features_v1alpha1_Canary(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Canary is how many see the new value of a feature before the rest does.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"percent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "percent is how many of a hundred reporters see the new value, from 0 (nobody; absent means the same) to 100 (everyone, which ends the canary). Whether a reporter is among them depends on its instance alone: those that see the new value at 10 still see it at 20.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
 	}
 }
 
@@ -450,9 +472,17 @@ func schema_annex_apis_features_v1alpha1_FeatureSpec(ref common.ReferenceCallbac
 							Enum:        []interface{}{"Disabled", "Enabled"},
 						},
 					},
+					"canary": {
+						SchemaProps: spec.SchemaProps{
+							Description: "canary lets part of the reporters see the feature Enabled before the rest does. While it runs, status.state is TurningOn and the first of status.tasks is Canary; tasks that change stored data wait until it has ended. To begin one, set canary before or together with desired: Enabled. Raise percent step by step; 100, or removing canary, ends the canary and turns the feature on for everyone. To go back, set desired: Disabled. Absent means that everyone sees the wish at once. Without a wish in desired canary has no effect.\n\nThis is an alpha field. A write that sets it is refused while the feature FeatureCanary is off: without it, the wish would reach everyone.",
+							Ref:         ref(v1alpha1.Canary{}.OpenAPIModelName()),
+						},
+					},
 				},
 			},
 		},
+		Dependencies: []string{
+			v1alpha1.Canary{}.OpenAPIModelName()},
 	}
 }
 
@@ -1303,6 +1333,14 @@ func schema_annex_apis_node_v1alpha1_NodeBalloonSpec(ref common.ReferenceCallbac
 							Description: "reclaimDeadlineSeconds is how many seconds a balloon that grows, and for which the node has no room, is kept waiting for room before it gives up and goes back to what it holds. It cannot be negative. Absent means 60.",
 							Type:        []string{"integer"},
 							Format:      "int32",
+						},
+					},
+					"reclaimPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reclaimPolicy is what becomes of a balloon that grows, and for which the node makes no room within reclaimDeadlineSeconds. Revert: the balloon goes back to what it holds, which new pods may then have the rest of, and is not grown again until this spec or the node's allocatable changes. Hold: the balloon keeps asking until it gets what it asks for, and all the while new pods are not scheduled into what it asks for. In neither case is a pod evicted. Absent means Revert.\n\nThis is an alpha field. A write that sets it loses it, with a warning, while the feature NodeBalloonReclaimPolicy is off.\n\nPossible enum values:\n - `\"Hold\"` means that the balloon keeps asking, and that what it asks for is held from new pods.\n - `\"Revert\"` means that the balloon goes back to what it holds and is not grown again until its spec or the node's allocatable changes.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Hold", "Revert"},
 						},
 					},
 				},

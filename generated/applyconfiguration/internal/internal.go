@@ -26,6 +26,13 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.kube-annex.annex.apis.features.v1alpha1.Canary
+  map:
+    fields:
+    - name: percent
+      type:
+        scalar: numeric
+      default: 0
 - name: com.github.kube-annex.annex.apis.features.v1alpha1.DanglingReferences
   map:
     fields:
@@ -63,6 +70,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.kube-annex.annex.apis.features.v1alpha1.FeatureSpec
   map:
     fields:
+    - name: canary
+      type:
+        namedType: com.github.kube-annex.annex.apis.features.v1alpha1.Canary
     - name: desired
       type:
         scalar: string
@@ -315,6 +325,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: reclaimDeadlineSeconds
       type:
         scalar: numeric
+    - name: reclaimPolicy
+      type:
+        scalar: string
 - name: com.github.kube-annex.annex.apis.node.v1alpha1.NodeBalloonStatus
   map:
     fields:

@@ -19,6 +19,15 @@ type FeatureSpecApplyConfiguration struct {
 	// While status.dynamic is false a stored value is ignored and may only be cleared. Empty means no wish: the
 	// feature follows the command line and the default of its component.
 	Desired *featuresv1alpha1.Value `json:"desired,omitempty"`
+	// canary lets part of the reporters see the feature Enabled before the rest does. While it runs, status.state is
+	// TurningOn and the first of status.tasks is Canary; tasks that change stored data wait until it has ended. To
+	// begin one, set canary before or together with desired: Enabled. Raise percent step by step; 100, or removing
+	// canary, ends the canary and turns the feature on for everyone. To go back, set desired: Disabled. Absent means
+	// that everyone sees the wish at once. Without a wish in desired canary has no effect.
+	//
+	// This is an alpha field. A write that sets it is refused while the feature FeatureCanary is off: without it, the
+	// wish would reach everyone.
+	Canary *CanaryApplyConfiguration `json:"canary,omitempty"`
 }
 
 // FeatureSpecApplyConfiguration constructs a declarative configuration of the FeatureSpec type for use with
@@ -32,5 +41,13 @@ func FeatureSpec() *FeatureSpecApplyConfiguration {
 // If called multiple times, the Desired field is set to the value of the last call.
 func (b *FeatureSpecApplyConfiguration) WithDesired(value featuresv1alpha1.Value) *FeatureSpecApplyConfiguration {
 	b.Desired = &value
+	return b
+}
+
+// WithCanary sets the Canary field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Canary field is set to the value of the last call.
+func (b *FeatureSpecApplyConfiguration) WithCanary(value *CanaryApplyConfiguration) *FeatureSpecApplyConfiguration {
+	b.Canary = value
 	return b
 }

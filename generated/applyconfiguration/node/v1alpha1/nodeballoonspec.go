@@ -6,6 +6,7 @@
 package v1alpha1
 
 import (
+	nodev1alpha1 "github.com/kube-annex/annex/apis/node/v1alpha1"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -29,6 +30,15 @@ type NodeBalloonSpecApplyConfiguration struct {
 	// reclaimDeadlineSeconds is how many seconds a balloon that grows, and for which the node has no room, is kept
 	// waiting for room before it gives up and goes back to what it holds. It cannot be negative. Absent means 60.
 	ReclaimDeadlineSeconds *int32 `json:"reclaimDeadlineSeconds,omitempty"`
+	// reclaimPolicy is what becomes of a balloon that grows, and for which the node makes no room within
+	// reclaimDeadlineSeconds. Revert: the balloon goes back to what it holds, which new pods may then have the rest of,
+	// and is not grown again until this spec or the node's allocatable changes. Hold: the balloon keeps asking until it
+	// gets what it asks for, and all the while new pods are not scheduled into what it asks for. In neither case is a
+	// pod evicted. Absent means Revert.
+	//
+	// This is an alpha field. A write that sets it loses it, with a warning, while the feature NodeBalloonReclaimPolicy
+	// is off.
+	ReclaimPolicy *nodev1alpha1.ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 }
 
 // NodeBalloonSpecApplyConfiguration constructs a declarative configuration of the NodeBalloonSpec type for use with
@@ -58,5 +68,13 @@ func (b *NodeBalloonSpecApplyConfiguration) WithBalloonSize(value v1.ResourceLis
 // If called multiple times, the ReclaimDeadlineSeconds field is set to the value of the last call.
 func (b *NodeBalloonSpecApplyConfiguration) WithReclaimDeadlineSeconds(value int32) *NodeBalloonSpecApplyConfiguration {
 	b.ReclaimDeadlineSeconds = &value
+	return b
+}
+
+// WithReclaimPolicy sets the ReclaimPolicy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ReclaimPolicy field is set to the value of the last call.
+func (b *NodeBalloonSpecApplyConfiguration) WithReclaimPolicy(value nodev1alpha1.ReclaimPolicy) *NodeBalloonSpecApplyConfiguration {
+	b.ReclaimPolicy = &value
 	return b
 }
