@@ -52,12 +52,22 @@ test-unit: ## Run the tests that lie beside the code; the registry's with the ra
 
 test-integration: ## Run the tests of our servers together, in process, with real etcd
 	$(GO) test -timeout $(TIMEOUT) ./test/integration/...
+	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/faults/...
 
 test-e2e: kube ## Run the tests with a real kube-apiserver, its controllers and a hollow kubelet
 	$(GO) test -timeout $(TIMEOUT) ./test/e2e/...
 
+test-faults: ## Run the single-writer proof with 1000 faults instead of 50 (some twenty minutes; ARGS='-seed N' …)
+	$(GO) test -count 1 -v -timeout 1h -parallel 4 ./test/faults -args -faults 1000 $(ARGS)
+
+test-cycles: ## Begin and end 1000 terms of leadership instead of 50, and look for what is left over (some minutes)
+	$(GO) test -count 1 -v -timeout 1h -race -run '^TestCyclesLeaveNothingBehind$$' ./controllers/leadership -args -annex.cycles 1000
+
 bench: kube ## Compare ClusterClaim with a CRD and a ConfigMap on a real kube-apiserver (some minutes; ARGS='-rounds 1' …)
 	$(GO) run ./test/bench $(ARGS)
+
+bench-leadership: kube ## Time hand-over and fail-over, with client-go's LeaderElector in the same run (some minutes; ARGS='-cycles 100' …)
+	$(GO) run ./test/bench/leadership $(ARGS)
 
 ##@ Change
 
@@ -114,5 +124,5 @@ $(TOOLS)/golangci-lint:
 	@mkdir -p $(TOOLS)
 	$(GO) build -modfile=hack/tools/go.mod -o $(TOOLS)/ sigs.k8s.io/logtools/logcheck github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-.PHONY: help build run clean test test-unit test-integration test-e2e generate fmt tidy lint \
+.PHONY: help build run clean test test-unit test-integration test-e2e test-faults test-cycles bench bench-leadership generate fmt tidy lint \
 	verify $(CHECKS) tools kube protoc

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/klog/v2"
 )
 
@@ -28,9 +29,10 @@ func (g *group) campaign(ctx context.Context) (*held, time.Duration, error) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer stop()
-	watching.Go(func() { (&follower{lock: lock, retry: g.options.Timings.RetryPeriod}).run(following, sightings) })
+	follower := &follower{lock: lock, retry: g.options.Timings.RetryPeriod, timeout: g.options.Timings.RenewDeadline / 2}
+	watching.Go(func() { follower.run(following, sightings) })
 
-	var notBefore time.Duration
+	notBefore := g.holdBack
 	fresh := false
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -48,9 +50,11 @@ func (g *group) campaign(ctx context.Context) (*held, time.Duration, error) {
 				return nil, 0, context.Cause(ctx)
 			}
 			notBefore = g.clock.Elapsed() + jittered(g.options.Timings.RetryPeriod)
-			if !errors.Is(err, errRaced) {
-				g.status.failed(err)
-				klog.FromContext(ctx).V(1).Info("The Lease could not be acquired; trying again", "group", g.Name, "reason", err.Error())
+			news := g.status.failed(err)
+			if errors.Is(err, errRaced) {
+				follower.lookAgain()
+			} else {
+				klog.FromContext(ctx).V(quietly(news)).Info("The Lease could not be acquired; trying again", "group", g.Name, "reason", err.Error())
 			}
 			continue
 		}
@@ -61,15 +65,38 @@ func (g *group) campaign(ctx context.Context) (*held, time.Duration, error) {
 		case <-timer.C:
 		case s := <-sightings:
 			if s.err != nil {
-				g.status.failed(s.err)
-				klog.FromContext(ctx).V(1).Info("The Lease could not be read; trying again", "group", g.Name, "reason", s.err.Error())
+				news := g.status.failedToRead(s.err)
+				klog.FromContext(ctx).V(quietly(news)).Info("The Lease could not be read; trying again", "group", g.Name, "reason", s.err.Error())
 				continue
 			}
-			fresh, notBefore = true, 0
-			g.seen.saw(s.lease, g.clock.Elapsed(), g.options.Timings.LeaseDuration, g.candidate.ours)
-			g.status.seen(holderOf(s.lease), g.seen.freeAt)
+			if fresh && !sameVersion(s.lease, g.seen.lease) {
+				notBefore = 0 // the attempt that failed was about another state
+			}
+			fresh = true
+			g.see(s.lease)
+			g.status.seen(holderOf(s.lease), g.seen.freeAt, g.candidate.copied(holderOf(s.lease)))
 		}
 	}
+}
+
+// quietly is the verbosity of what goes on failing: only the first time is for everybody.
+func quietly(news bool) int {
+	if news {
+		return 0
+	}
+	return 1
+}
+
+// see takes in a state of the Lease.
+func (g *group) see(lease *coordinationv1.Lease) {
+	g.seen.saw(lease, g.clock.Elapsed(), g.options.Timings.LeaseDuration, g.candidate.ours)
+}
+
+func sameVersion(a, b *coordinationv1.Lease) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.UID == b.UID && a.ResourceVersion == b.ResourceVersion
 }
 
 func (g *group) lock() *lock {
@@ -91,7 +118,7 @@ func (g *group) acquire(ctx context.Context, lock *lock) (*held, time.Duration, 
 	if err != nil {
 		return nil, 0, err
 	}
-	g.seen.saw(lease, g.clock.Elapsed(), g.options.Timings.LeaseDuration, g.candidate.ours)
+	g.see(lease)
 	acquired := &held{lock: lock, lease: lease}
 	late := g.clock.Elapsed()-started >= g.options.Timings.RenewDeadline
 	if late || ctx.Err() != nil {

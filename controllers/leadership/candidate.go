@@ -5,17 +5,19 @@ package leadership
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/apimachinery/pkg/util/rand"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 )
@@ -27,6 +29,9 @@ const (
 	uidLength = 10
 )
 
+// owners is what Options.Owner may be: a part of the names of Leases, and of identities, whose parts are set apart by "_" and ".".
+var owners = regexp.MustCompile(fmt.Sprintf("^[a-z0-9]{0,%d}$", maxOwner))
+
 // wedgeCheck is how often the metric of wedged groups is brought up to date.
 const wedgeCheck = time.Second
 
@@ -37,9 +42,13 @@ type Candidate struct {
 	groups  []*group
 	members *members
 	mux     Mux
-	// uid is unique to the process; terms counts those it has tried to begin.
-	uid   string
+	// terms counts those it has tried to begin.
 	terms atomic.Int64
+
+	identity sync.Mutex
+	// uid is unique to the process; former are those that turned out not to be.
+	uid    string
+	former []string
 
 	stop   context.CancelCauseFunc
 	ending sync.Once
@@ -85,10 +94,8 @@ func New(options Options, groups ...Group) (*Candidate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the client for Leases: %w", err)
 	}
-	c := &Candidate{options: options, leases: leases, uid: rand.String(uidLength), ended: make(chan error, 1)}
-	if options.Owner != "" {
-		c.uid = options.Owner + "." + c.uid
-	}
+	c := &Candidate{options: options, leases: leases, ended: make(chan error, 1)}
+	c.uid = c.newUID()
 	for _, named := range groups {
 		g := &group{
 			Group: named, options: options, clock: options.Clock, candidate: c, done: make(chan struct{}),
@@ -108,8 +115,8 @@ func validate(options Options, groups []Group) error {
 	if options.Client == nil {
 		errs = append(errs, errors.New("Options.Client is nil; set the configuration of a client"))
 	}
-	if strings.Contains(options.Owner, "_") || len(options.Owner) > maxOwner {
-		errs = append(errs, fmt.Errorf("Options.Owner is %q; set at most %d characters without underscores", options.Owner, maxOwner))
+	if !owners.MatchString(options.Owner) {
+		errs = append(errs, fmt.Errorf("Options.Owner is %q; set at most %d lower case letters and digits", options.Owner, maxOwner))
 	}
 	if (options.Members.Name == "") != (options.Members.Namespace == "") {
 		errs = append(errs, errors.New("of Options.Members only the name or the namespace is set; set both or none"))
@@ -169,6 +176,14 @@ func (c *Candidate) Run(ctx context.Context) error {
 	case <-finished:
 		return nil
 	case err := <-c.ended:
+		// Options.Exit has returned, so the other groups still have to stop.
+		stop(err)
+		wait := time.NewTimer(c.options.Timings.StopTimeout)
+		defer wait.Stop()
+		select {
+		case <-finished:
+		case <-wait.C:
+		}
 		return err
 	}
 }
@@ -183,20 +198,58 @@ func (c *Candidate) watchWedges(ctx context.Context) {
 	}
 }
 
+// newUID returns another uid. It comes from the kernel: copies of a virtual machine have the same state of everything else.
+func (c *Candidate) newUID() string {
+	uid := strings.ToLower(rand.Text()[:uidLength])
+	if c.options.Owner != "" {
+		return c.options.Owner + "." + uid
+	}
+	return uid
+}
+
 // nextHolder returns the identity of another term.
 func (c *Candidate) nextHolder() string {
+	c.identity.Lock()
+	defer c.identity.Unlock()
 	return fmt.Sprintf("%s_%s_%d", c.options.Host, c.uid, c.terms.Add(1))
+}
+
+// renounce gives up the identity of the process, which another one has, too.
+func (c *Candidate) renounce() {
+	c.identity.Lock()
+	defer c.identity.Unlock()
+	c.former = append(c.former, c.uid)
+	c.uid = c.newUID()
+}
+
+// copied returns an error if the holder is another process that has, or had, the identity of this one.
+func (c *Candidate) copied(holder string) error {
+	c.identity.Lock()
+	defer c.identity.Unlock()
+	if slices.Contains(c.former, uidOf(holder)) {
+		return fmt.Errorf("%w %s; run no copies of a running process, and edit no Lease that is held", errDuplicate, holder)
+	}
+	return nil
 }
 
 // ours tells holders whose work is known to have ended: terms of this process, whose groups run one at a time, and of a process
 // with the same owner.
 func (c *Candidate) ours(holder string) bool {
-	holder, _, ok := cutLast(holder, "_")
+	c.identity.Lock()
+	defer c.identity.Unlock()
+	uid := uidOf(holder)
+	owner, _, owned := cutLast(uid, ".")
+	return uid == c.uid || owned && owner == c.options.Owner && owner != ""
+}
+
+// uidOf returns the process uid in a holder's identity; empty if it is none of ours.
+func uidOf(holder string) string {
+	process, _, ok := cutLast(holder, "_")
 	if !ok {
-		return false
+		return ""
 	}
-	_, uid, ok := cutLast(holder, "_")
-	return ok && (uid == c.uid || c.options.Owner != "" && strings.HasPrefix(uid, c.options.Owner+"."))
+	_, uid, _ := cutLast(process, "_")
+	return uid
 }
 
 func cutLast(s, separator string) (before, after string, found bool) {
@@ -228,6 +281,9 @@ func (c *Candidate) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	for _, status := range c.Statuses() {
 		_, _ = fmt.Fprintln(w, status)
+	}
+	if c.members != nil {
+		_, _ = fmt.Fprintln(w, c.members)
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(w, firstLine(err))

@@ -14,7 +14,8 @@
 //
 // A term ends when the process is told to stop, when the group's condition no longer holds, when the group is handed to a process
 // that leads fewer, when the Lease is lost, or when one of its runners returns, fails or panics. Runners that do not return in time,
-// which is StopTimeout or what is left of a Lease that was not renewed, end the process: nothing else keeps two terms apart.
+// which is StopTimeout or what is left of a Lease that was not renewed, end the process: nothing else keeps two terms apart. A process
+// that was paused past its Lease gives them a tenth of the lease duration after it woke up; its clients have refused to send since.
 //
 // # What a runner must do
 //

@@ -10,26 +10,35 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// graceShare is the part of the lease duration that other groups get to release their Leases before the process ends. It is half
-// of what is left of a Lease that was not renewed.
-const graceShare = 20
+// Other groups get a part of the stop timeout to release their Leases before the process ends, as long as that of the stuck group is
+// held, and at least a part of the lease duration, which is half of what is left of a Lease that was not renewed.
+const (
+	graceShare    = 20
+	patienceShare = 4
+)
+
+// grace is how long other groups have, by when the Lease of the stuck one was renewed.
+func (t Timings) grace(age time.Duration) time.Duration {
+	least := t.LeaseDuration / graceShare
+	return max(least, min(t.StopTimeout/patienceShare, t.LeaseDuration-least-age))
+}
 
 // failStop ends the process because runners of the group have not returned. Their Lease stays held, so that nobody else starts
 // while they may still be at work; the other groups are released first, as far as they stop at once.
-func (c *Candidate) failStop(ctx context.Context, g *group, w *work, why error) {
+func (c *Candidate) failStop(ctx context.Context, g *group, w *work, grace time.Duration, why error) {
 	c.ending.Do(func() {
 		klog.FromContext(ctx).Error(why, "The process ends without releasing the Lease", "lease", g.Lease,
 			"stacks", stacks(goroutinesOf(termLabel, w.holder, func(string) bool { return true })))
 		c.stop(why)
-		grace := time.NewTimer(c.options.Timings.LeaseDuration / graceShare)
-		defer grace.Stop()
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
 		for _, other := range c.groups {
 			if other == g {
 				continue
 			}
 			select {
 			case <-other.done:
-			case <-grace.C:
+			case <-timer.C:
 				c.end(why)
 				return
 			}
@@ -39,9 +48,9 @@ func (c *Candidate) failStop(ctx context.Context, g *group, w *work, why error) 
 }
 
 // exit ends the process as programs did that could not lose a Lease and live on.
-func (c *Candidate) exit(g *group, why error) {
+func (c *Candidate) exit(ctx context.Context, g *group, why error) {
 	c.ending.Do(func() {
-		klog.Background().Error(why, "The process ends, since GracefulLeaderTransition is off", "group", g.Name)
+		klog.FromContext(ctx).Error(why, "The process ends, since GracefulLeaderTransition is off", "group", g.Name)
 		c.end(why)
 		c.stop(why)
 	})

@@ -6,6 +6,7 @@ package leadership
 import (
 	"context"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -26,20 +27,40 @@ type sighting struct {
 type follower struct {
 	*lock
 	retry time.Duration
+	// timeout bounds reading the Lease.
+	timeout time.Duration
+	// again ends the watch that goes on; see lookAgain.
+	again atomic.Pointer[context.CancelFunc]
+}
+
+// lookAgain has the Lease read and watched anew: what the watch has told is not what the server has.
+func (f *follower) lookAgain() {
+	if stop := f.again.Load(); stop != nil {
+		(*stop)()
+	}
 }
 
 // run sends what it sees until the context ends.
 func (f *follower) run(ctx context.Context, out chan<- sighting) {
 	for ctx.Err() == nil {
-		lease, err := f.get(ctx)
-		if !send(ctx, out, sighting{lease: lease, err: err}) {
-			return
+		if !f.round(ctx, out) {
+			pause(ctx, jittered(f.retry))
 		}
-		if err == nil && f.watch(ctx, lease, out) {
-			continue // it ended in the ordinary way
-		}
-		pause(ctx, jittered(f.retry))
 	}
+}
+
+// round reads the Lease and watches it, and tells whether the next round may begin at once.
+func (f *follower) round(ctx context.Context, out chan<- sighting) bool {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	f.again.Store(&stop)
+	reading, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	lease, err := f.get(reading)
+	if !send(ctx, out, sighting{lease: lease, err: err}) || err != nil {
+		return false
+	}
+	return f.watch(watching, lease, out) || watching.Err() != nil
 }
 
 // watch sends changes until the watch ends. It tells whether the next one may begin at once.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/pprof"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +30,8 @@ func labelled(ctx context.Context, group, holder, runner string, f func(context.
 // goroutines are those with equal stacks.
 type goroutines struct {
 	count int
+	// labels is the line that has them.
+	labels string
 	// stack is as runtime/pprof prints it.
 	stack string
 }
@@ -46,7 +49,7 @@ func goroutinesOf(label, value string, filter func(labels string) bool) []gorout
 		if !strings.Contains(labels, wanted) || !filter(labels) {
 			continue
 		}
-		found := goroutines{stack: block}
+		found := goroutines{labels: labels, stack: block}
 		if _, err := fmt.Sscanf(block, "%d @", &found.count); err != nil {
 			continue
 		}
@@ -68,10 +71,14 @@ func labelsOf(block string) string {
 // labelText is how the profile writes a label.
 func labelText(label, value string) string { return fmt.Sprintf("%q:%q", label, value) }
 
-// leftOver lists the goroutines of the group's terms other than the current one.
-func leftOver(group, current string) []goroutines {
+// leftOver lists the goroutines of the group's terms other than the current one. After the first time, only those count whose term
+// and runner were found before: terms that have ended since need a moment.
+func leftOver(group, current string, before []goroutines, first bool) []goroutines {
 	return goroutinesOf(groupLabel, group, func(labels string) bool {
-		return !strings.Contains(labels, labelText(callLabel, "true")) && !strings.Contains(labels, labelText(termLabel, current))
+		if strings.Contains(labels, labelText(callLabel, "true")) || strings.Contains(labels, labelText(termLabel, current)) {
+			return false
+		}
+		return first || slices.ContainsFunc(before, func(g goroutines) bool { return g.labels == labels })
 	})
 }
 

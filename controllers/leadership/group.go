@@ -6,7 +6,8 @@ package leadership
 import (
 	"context"
 	"errors"
-	"sync"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -55,18 +56,22 @@ type group struct {
 	// done is closed when the group has ended for good.
 	done chan struct{}
 	seen observation
+	// holdBack is before when this process does not take the Lease, which it has left to others.
+	holdBack time.Duration
 }
 
 // run campaigns and leads while the group's condition holds, until the context ends.
 func (g *group) run(ctx context.Context) {
-	wanted := make(chan bool)
-	var following sync.WaitGroup
-	defer following.Wait()
 	if g.When == nil {
 		g.campaignAndLead(ctx)
 		return
 	}
-	following.Go(func() { g.followCondition(ctx, wanted) })
+	wanted, followed := make(chan bool), make(chan struct{})
+	go func() {
+		defer close(followed)
+		g.followCondition(ctx, wanted)
+	}()
+	defer g.awaitCondition(ctx, followed)
 	for on := false; ; {
 		if !on {
 			g.status.off()
@@ -110,7 +115,7 @@ func (g *group) runWhile(ctx context.Context, wanted <-chan bool) bool {
 
 func (g *group) followCondition(ctx context.Context, wanted chan<- bool) {
 	for ctx.Err() == nil {
-		err := g.When(ctx, func(on bool) { send(ctx, wanted, on) })
+		err := g.condition(ctx, func(on bool) { send(ctx, wanted, on) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -120,6 +125,27 @@ func (g *group) followCondition(ctx context.Context, wanted chan<- bool) {
 		klog.FromContext(ctx).Error(err, "Following the condition of a group; trying again", "group", g.Name)
 		pause(ctx, jittered(g.options.Timings.RetryPeriod))
 	}
+}
+
+// awaitCondition waits for When to return. It holds no Lease, so the process may end without it.
+func (g *group) awaitCondition(ctx context.Context, followed <-chan struct{}) {
+	timeout := time.NewTimer(g.options.Timings.StopTimeout)
+	defer timeout.Stop()
+	select {
+	case <-followed:
+	case <-timeout.C:
+		klog.FromContext(ctx).Info("The condition of a group has not returned when its context ended", "group", g.Name)
+	}
+}
+
+// condition calls When, and takes a panic for an error.
+func (g *group) condition(ctx context.Context, report func(bool)) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("panic: %v\n%s", value, debug.Stack())
+		}
+	}()
+	return g.When(ctx, report)
 }
 
 func (g *group) campaignAndLead(ctx context.Context) {
@@ -134,12 +160,15 @@ func (g *group) campaignAndLead(ctx context.Context) {
 		if !goOn {
 			return
 		}
+		if errors.Is(ended, errYielded) {
+			g.holdBack = g.clock.Elapsed() + g.options.Timings.RetryPeriod
+		}
 		if ctx.Err() != nil || !isFailure(ended) {
 			continue
 		}
 		klog.FromContext(ctx).Error(ended, "The term has failed", "group", g.Name, "pause", rest)
 		if g.options.ExitOnLoss {
-			g.candidate.exit(g, ended)
+			g.candidate.exit(ctx, g, ended)
 			return
 		}
 		if g.clock.Elapsed()-began > longRest {

@@ -55,27 +55,32 @@ func (g *group) lead(ctx context.Context, held *held, started time.Duration) (go
 	case <-work.ending:
 	}
 	if lost && g.options.ExitOnLoss {
-		g.candidate.exit(g, fmt.Errorf("leader election lost: %w", ended))
+		g.candidate.exit(ctx, g, fmt.Errorf("leader election lost: %w", ended))
 		return false, ended
 	}
 	stopping := g.clock.Elapsed()
 	g.status.stops()
 	stopWork(ended)
 	if waitForRunners && !g.awaitRunners(work, renewal, stopping) {
-		g.candidate.failStop(base, g, work, fmt.Errorf("%w: %v", errStuck, work.unfinished()))
+		g.candidate.failStop(base, g, work, g.options.Timings.grace(renewal.age()), fmt.Errorf("%w: %v", errStuck, work.unfinished()))
 		return false, errStuck
 	}
 	if waitForRunners && work.failure != nil {
 		ended = work.failure
 	}
 	g.metrics.stopSeconds.WithLabelValues(g.Name).Observe((g.clock.Elapsed() - stopping).Seconds())
-	term.close()
 	stopRenewing()
 	renewals.Wait()
 	g.metrics.setLeading(false)
 	g.metrics.termSeconds.WithLabelValues(g.Name).Observe((g.clock.Elapsed() - began).Seconds())
 	logger.Info("The term has ended", "reason", ended, "stopped", g.clock.Elapsed()-stopping)
 	g.release(base, held, renewal)
+	if held.copied {
+		g.candidate.renounce()
+	}
+	if held.found != nil {
+		g.see(held.found)
+	}
 	g.status.follows()
 	g.leaks.termEnded()
 	return true, ended
@@ -92,10 +97,14 @@ func (g *group) newTerm(held *held) *Term {
 	return t
 }
 
-// awaitRunners waits until all runners have returned, as long as the Lease is held for sure and their time to stop is not over.
+// awaitRunners waits until all runners have returned, as long as the Lease is held for sure and their time to stop is not over. In
+// a process that was paused past its Lease they are told to stop only now; their clients have refused to send since, so they get a
+// moment to return, lest every machine that was suspended comes back without its processes.
 func (g *group) awaitRunners(work *work, renewal *renewal, stopping time.Duration) bool {
 	for {
-		left := min(g.options.Timings.StopTimeout-(g.clock.Elapsed()-stopping), g.options.Timings.usable()-renewal.age())
+		stoppingFor := g.clock.Elapsed() - stopping
+		left := max(g.options.Timings.usable()-renewal.age(), g.options.Timings.LeaseDuration/stopShare-stoppingFor)
+		left = min(left, g.options.Timings.StopTimeout-stoppingFor)
 		if left <= 0 {
 			select {
 			case <-work.finished:

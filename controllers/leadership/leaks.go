@@ -36,28 +36,26 @@ func (l *leaks) run(ctx context.Context) {
 			return
 		case <-l.pending:
 		}
+		var found []goroutines
 		for i, wait := range leakChecks {
 			if pause(ctx, wait); ctx.Err() != nil {
 				return
 			}
-			if l.check(ctx, i == len(leakChecks)-1) == 0 {
+			status, _, _ := l.group.status.snapshot(l.group.Name)
+			if found = leftOver(l.group.Name, status.Holder, found, i == 0); len(found) == 0 {
 				break
 			}
 		}
+		l.report(ctx, found)
 	}
 }
 
-// check counts what past terms have left over and, at last, says where it is.
-func (l *leaks) check(ctx context.Context, last bool) int {
-	status, _, _ := l.group.status.snapshot(l.group.Name)
-	found := leftOver(l.group.Name, status.Holder)
+// report counts what past terms have left over and says where it is.
+func (l *leaks) report(ctx context.Context, found []goroutines) {
 	n := total(found)
-	if n == 0 || last {
-		l.group.metrics.leaked.WithLabelValues(l.group.Name).Set(float64(n))
-	}
-	if n > 0 && last {
+	l.group.metrics.leaked.WithLabelValues(l.group.Name).Set(float64(n))
+	if n > 0 {
 		klog.FromContext(ctx).Info("Terms that are over have left goroutines behind; a runner must end all it started before it returns",
 			"group", l.group.Name, "goroutines", n, "stacks", stacks(found))
 	}
-	return n
 }

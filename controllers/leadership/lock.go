@@ -24,6 +24,8 @@ import (
 var (
 	// errTaken: the Lease belongs to someone else now, or is gone. There is nothing to renew or release.
 	errTaken = errors.New("the Lease is no longer held by this process")
+	// errDuplicate: it belongs to another process that has the same identity, such as a copy of this virtual machine.
+	errDuplicate = fmt.Errorf("%w: another process renews it under the same identity", errTaken)
 	// errRaced: someone else has written the Lease first.
 	errRaced = errors.New("someone else wrote the Lease first")
 )
@@ -95,6 +97,10 @@ type held struct {
 	lease *coordinationv1.Lease
 	// written are the renew times of writes whose answer was not seen; one of them may be in the Lease.
 	written []metav1.MicroTime
+	// found is the Lease of the other holder that errTaken is about; nil if there is none.
+	found *coordinationv1.Lease
+	// copied tells that it was errDuplicate.
+	copied bool
 }
 
 // renew writes a new renew time. errTaken says that it never will again; any other error that another try may do.
@@ -136,18 +142,20 @@ func (h *held) write(ctx context.Context, lease *coordinationv1.Lease) error {
 func (h *held) reread(ctx context.Context, cause error) error {
 	current, err := h.get(ctx)
 	if err != nil {
-		return fmt.Errorf("%w; reading the Lease: %w", cause, err)
+		// The cause is not wrapped: after a conflict another try may be made at once, but not while reading fails.
+		return fmt.Errorf("read the Lease, since it could not be written (%s): %w", cause.Error(), err)
 	}
+	h.found = current
 	switch {
 	case current == nil, current.UID != h.lease.UID:
 		return fmt.Errorf("%w: it was deleted", errTaken)
 	case holderOf(current) != holderOf(h.lease) || transitionsOf(current) != transitionsOf(h.lease):
 		return fmt.Errorf("%w: its holder is now %q", errTaken, holderOf(current))
 	case !h.wrote(current.Spec.RenewTime):
-		return fmt.Errorf("%w: another process renews it under the identity %s; let each process have an identity of its own, and nobody edit the Lease",
-			errTaken, holderOf(current))
+		h.copied = true
+		return fmt.Errorf("%w %s; run no copies of a running process, and edit no Lease that is held", errDuplicate, holderOf(current))
 	}
-	h.lease = current
+	h.lease, h.found = current, nil
 	return cause
 }
 

@@ -5,6 +5,7 @@ package leadership
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,7 +33,7 @@ const (
 type members struct {
 	candidate *Candidate
 	leases    coordinationclient.LeaseInterface
-	name      string
+	uid, name string
 
 	mu   sync.Mutex
 	seen map[string]*member
@@ -40,6 +41,8 @@ type members struct {
 	live        []string
 	stableSince time.Duration
 	yieldedAt   time.Duration
+	// err is why this process could not announce itself or look for others, the last time it tried.
+	err error
 }
 
 // member is another process, or this one. It lives while its renew time changes, by our clock.
@@ -53,7 +56,7 @@ type member struct {
 func newMembers(c *Candidate) *members {
 	return &members{
 		candidate: c, leases: c.leases.Leases(c.options.Members.Namespace),
-		name: c.options.Members.Name + "-" + strings.ToLower(c.uid), seen: map[string]*member{},
+		uid: c.uid, name: c.options.Members.Name + "-" + c.uid, seen: map[string]*member{},
 	}
 }
 
@@ -63,23 +66,46 @@ func (m *members) run(ctx context.Context) {
 	period := min(timings.RetryPeriod, timings.LeaseDuration/renewShare)
 	logger := klog.FromContext(ctx)
 	var announced time.Duration
-	for first := true; ctx.Err() == nil; first = false {
+	isAnnounced := false
+	for ctx.Err() == nil {
 		now := m.candidate.options.Clock.Elapsed()
-		if first || now-announced >= timings.LeaseDuration/renewShare-period/2 {
-			if err := m.announce(ctx); err != nil && ctx.Err() == nil {
-				logger.V(1).Info("This process could not announce itself, so others do not leave groups to it; trying again", "reason", err.Error())
-			} else {
-				announced = now
+		var err error
+		if !isAnnounced || now-announced >= timings.LeaseDuration/renewShare-period/2 {
+			if err = m.announce(ctx); err == nil {
+				announced, isAnnounced = now, true
 			}
 		}
-		if err := m.look(ctx); err != nil && ctx.Err() == nil {
-			logger.V(1).Info("The members could not be listed; trying again", "reason", err.Error())
+		if looked := m.look(ctx); looked != nil {
+			err = errors.Join(err, looked)
 		} else {
 			m.spread(ctx)
+		}
+		if news := m.failed(err); err != nil && ctx.Err() == nil {
+			logger.V(quietly(news)).Info("Groups cannot be spread over the members; trying again", "reason", err.Error())
 		}
 		pause(ctx, period)
 	}
 	m.leave(ctx)
+}
+
+// failed notes how it goes, and tells whether a failure is news.
+func (m *members) failed(err error) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	news := m.err == nil
+	m.err = err
+	return news
+}
+
+// String is the line of /healthz/leadership.
+func (m *members) String() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	line := fmt.Sprintf("members: %d", len(m.live))
+	if m.err != nil {
+		line += "; " + firstLine(m.err) + "; grant get, list, create, update and delete on leases of coordination.k8s.io in the namespace, and see that it exists"
+	}
+	return line
 }
 
 // announce renews the Lease of this process.
@@ -95,7 +121,7 @@ func (m *members) announce(ctx context.Context) error {
 			Annotations: map[string]string{groupsAnnotation: strings.Join(c.wantedGroups(), ",")},
 		},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To(c.options.Host + "_" + c.uid), RenewTime: &now,
+			HolderIdentity: ptr.To(c.options.Host + "_" + m.uid), RenewTime: &now,
 			LeaseDurationSeconds: ptr.To(int32(c.options.Timings.LeaseDuration / time.Second)),
 		},
 	}
@@ -121,7 +147,7 @@ func (m *members) look(ctx context.Context) error {
 		LabelSelector: membersLabel + "=" + m.candidate.options.Members.Name, ResourceVersion: "0",
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("list the members: %w", err)
 	}
 	now := m.candidate.options.Clock.Elapsed()
 	m.saw(list.Items, now)

@@ -49,8 +49,9 @@ func (o *observation) saw(lease *coordinationv1.Lease, now, fallback time.Durati
 	case next.holder != "" && ours(next.holder):
 		o.freeAt = now
 	case next.holder != "" && (first || next != last):
-		// A renewal. An edit by hand may have shortened the duration, but not what the last renewal promised.
-		o.freeAt = max(o.freeAt, now+durationOf(lease, fallback))
+		// A renewal. An edit by hand may have shortened the duration, but not what the last renewal promised; nor does a much longer
+		// one count after it was corrected.
+		o.freeAt = max(now+durationOf(lease, fallback), min(o.freeAt, now+fallback))
 	case next.holder != "":
 		// Seen before.
 	case first:

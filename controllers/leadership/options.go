@@ -33,7 +33,7 @@ type Options struct {
 	MarkWrites bool
 
 	// Owner names what only one process can have at a time, such as a locked data directory. A Lease whose holder had the same
-	// owner is taken at once, since its process is dead. It must not contain underscores. Empty means none.
+	// owner is taken at once, since its process is dead. It has lower case letters and digits only. Empty means none.
 	Owner string
 	// Metrics are shared by all candidates of a process; nil means that nothing is counted.
 	Metrics *Metrics

@@ -92,9 +92,11 @@ type status struct {
 	since  time.Duration
 	holder string
 	err    error
-	term   *Term
-	work   *work
-	yield  context.CancelCauseFunc
+	// reading tells that err is about reading the Lease.
+	reading bool
+	term    *Term
+	work    *work
+	yield   context.CancelCauseFunc
 	// freeSince is from when on the Lease could have been taken; freeKnown whether there is such a time.
 	freeSince time.Duration
 	freeKnown bool
@@ -122,25 +124,36 @@ func (s *status) follows() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.set(Follower)
-	s.term, s.work, s.yield, s.holder = nil, nil, nil, ""
+	s.term, s.work, s.yield, s.holder, s.err = nil, nil, nil, "", nil
 }
 
-// seen notes who holds the Lease and when it is free.
-func (s *status) seen(holder string, freeAt time.Duration) {
+// seen notes who holds the Lease, when it is free, and what is wrong with that.
+func (s *status) seen(holder string, freeAt time.Duration, wrong error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.holder, s.err = holder, nil
+	s.holder = holder
+	// While the Lease is free, reading it does not show that it can be acquired.
+	if s.reading || wrong != nil || freeAt > s.clock.Elapsed() {
+		s.err, s.reading = wrong, false
+	}
 	s.freeSince, s.freeKnown = freeAt, true
 }
 
-// failed notes that the Lease could not be read or written.
-func (s *status) failed(err error) {
+// failed notes that the Lease could not be written, and tells whether that is news.
+func (s *status) failed(err error) bool { return s.fails(err, false) }
+
+// failedToRead notes that the Lease could not be read, and tells whether that is news.
+func (s *status) failedToRead(err error) bool { return s.fails(err, true) }
+
+func (s *status) fails(err error, reading bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.err = err
+	news := s.err == nil || s.reading != reading
+	s.err, s.reading = err, reading
 	if !s.freeKnown {
 		s.freeSince, s.freeKnown = s.clock.Elapsed(), true
 	}
+	return news
 }
 
 func (s *status) rests(err error) {
@@ -190,9 +203,16 @@ func (s *status) wedge() (reason, detail string) {
 	case s.role == Starting && lasted > s.timings.LeaseDuration:
 		return wedgedStarting, fmt.Sprintf("the Lease is held and nothing runs: New has not returned for %s", lasted.Round(time.Second))
 	case s.role == Stopping && lasted > s.timings.StopTimeout/2:
-		return wedgedStopping, fmt.Sprintf("runners have not returned for %s: %s", lasted.Round(time.Second), strings.Join(s.work.unfinished(), ", "))
+		if unfinished := s.work.unfinished(); len(unfinished) > 0 {
+			return wedgedStopping, fmt.Sprintf("runners have not returned for %s: %s", lasted.Round(time.Second), strings.Join(unfinished, ", "))
+		}
+		return wedgedStopping, fmt.Sprintf("the Lease has not been released for %s", lasted.Round(time.Second))
 	case s.role == Follower && s.freeKnown && s.clock.Elapsed()-s.freeSince > patience*s.timings.LeaseDuration:
-		return wedgedAcquiring, fmt.Sprintf("nobody has held the Lease for %s and it could not be acquired", (s.clock.Elapsed() - s.freeSince).Round(time.Second))
+		detail = fmt.Sprintf("nobody has held the Lease for %s, as far as this process knows, and it could not be acquired", (s.clock.Elapsed() - s.freeSince).Round(time.Second))
+		if s.err != nil {
+			detail += ": " + firstLine(s.err)
+		}
+		return wedgedAcquiring, detail
 	}
 	return "", ""
 }
@@ -214,10 +234,12 @@ func (g *group) check(request *http.Request) error {
 	status, term, _ := g.status.snapshot(g.Name)
 	var errs []error
 	switch {
-	case status.Wedged != "":
-		errs = append(errs, errors.New(status.Wedged))
+	case status.Role == Follower && errors.Is(status.Err, errDuplicate):
+		errs = append(errs, status.Err)
 	case status.Role == Follower && status.Err != nil && denied(status.Err):
 		errs = append(errs, fmt.Errorf("the Lease %s cannot be used: %w; grant get, list, watch, create and update on leases of coordination.k8s.io in the namespace, and see that it exists", g.Lease, status.Err))
+	case status.Wedged != "":
+		errs = append(errs, errors.New(status.Wedged))
 	}
 	if term != nil {
 		errs = append(errs, term.check(request))

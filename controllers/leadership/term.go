@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime/pprof"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +39,7 @@ type Term struct {
 	heldUntil atomic.Int64
 
 	mu     sync.Mutex
+	closed bool
 	checks map[string]func(*http.Request) error
 	paths  []string
 	onEnd  []func()
@@ -59,25 +60,34 @@ func (t *Term) Fence() fencing.Term { return t.fence }
 func (t *Term) AddHealthCheck(name string, check func(*http.Request) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.checks[name] = check
+	if !t.closed {
+		t.checks[name] = check
+	}
 }
 
 // Handle serves a path of the process's mux until the term ends. It does nothing where the process has no mux.
 func (t *Term) Handle(path string, handler http.Handler) {
-	if t.mux == nil {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mux == nil || t.closed {
 		return
 	}
-	t.mux.Handle(path, handler)
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.paths = append(t.paths, path)
+	t.mux.Handle(path, handler)
 }
 
-// OnEnd has f called after all runners have returned and before the Lease is released, the last one first.
+// OnEnd has f called after all runners have returned and before the Lease is released, the last one first. It has what is left of
+// their time to stop.
 func (t *Term) OnEnd(f func()) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.onEnd = append(t.onEnd, f)
+	closed := t.closed
+	if !closed {
+		t.onEnd = append(t.onEnd, f)
+	}
+	t.mu.Unlock()
+	if closed {
+		f()
+	}
 }
 
 // renewedAt moves on until when the Lease is held.
@@ -103,13 +113,13 @@ func (t *Term) close() {
 	t.end(errTermOver)
 	t.mu.Lock()
 	onEnd, paths := t.onEnd, t.paths
-	t.onEnd, t.paths, t.checks = nil, nil, nil
+	t.closed, t.onEnd, t.paths, t.checks = true, nil, nil, nil
 	t.mu.Unlock()
-	for i := len(onEnd) - 1; i >= 0; i-- {
-		onEnd[i]()
-	}
 	for _, path := range paths {
 		t.mux.Unregister(path)
+	}
+	for _, f := range slices.Backward(onEnd) {
+		f()
 	}
 }
 
@@ -128,12 +138,4 @@ func (t *Term) check(request *http.Request) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// labelsFor returns a context with the goroutine labels of the term: that of the caller, who may have added some, if it has them.
-func (t *Term) labelsFor(ctx context.Context) context.Context {
-	if _, ok := pprof.Label(ctx, termLabel); ok {
-		return ctx
-	}
-	return t.labels
 }

@@ -46,11 +46,7 @@ func (f *fenced) RoundTrip(request *http.Request) (*http.Response, error) {
 			request.URL.RawQuery = query.Encode()
 		}
 	}
-	var response *http.Response
-	var err error
-	pprof.Do(f.term.labelsFor(ctx), pprof.Labels(callLabel, "true"), func(context.Context) {
-		response, err = f.next.RoundTrip(request)
-	})
+	response, err := f.send(request)
 	if err != nil {
 		finish()
 		return nil, err
@@ -59,6 +55,23 @@ func (f *fenced) RoundTrip(request *http.Request) (*http.Response, error) {
 		response.Body = &finishing{ReadCloser: response.Body, finish: finish}
 	}
 	return response, nil
+}
+
+// send has the connections that are dialled for the request marked as such, by the labels of the goroutine that sends it.
+func (f *fenced) send(request *http.Request) (response *http.Response, err error) {
+	call := pprof.Labels(callLabel, "true")
+	if _, ok := pprof.Label(request.Context(), termLabel); ok {
+		pprof.Do(request.Context(), call, func(context.Context) { response, err = f.next.RoundTrip(request) })
+		return response, err
+	}
+	// The caller's labels are not known, so they could not be put back.
+	sent := make(chan struct{})
+	go pprof.Do(f.term.labels, call, func(context.Context) { //nolint:contextcheck // it has labels only; the request has its own context
+		defer close(sent)
+		response, err = f.next.RoundTrip(request)
+	})
+	<-sent
+	return response, err
 }
 
 // WrappedRoundTripper lets client-go find the transport below.

@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+
+	"k8s.io/klog/v2"
 )
 
 // work is the runners of one term. It is over when all of them have returned.
@@ -18,6 +20,8 @@ type work struct {
 	holder string
 	// began is called when the runners have been made and are about to run.
 	began func()
+	// over is called when all runners have returned.
+	over func()
 	// panicked is called for every panic of a runner.
 	panicked func()
 
@@ -33,7 +37,7 @@ type work struct {
 
 func newWork(g *group, term *Term) *work {
 	return &work{
-		group: g.Name, holder: term.fence.Holder, began: g.status.begins,
+		group: g.Name, holder: term.fence.Holder, began: g.status.begins, over: term.close,
 		panicked: func() { g.metrics.panics.WithLabelValues(g.Name).Inc() },
 		ending:   make(chan struct{}), finished: make(chan struct{}),
 	}
@@ -45,6 +49,7 @@ var errReturned = errors.New("returned before its term ended; a runner goes on u
 // run makes the runners and runs them until the context ends or one of them returns.
 func (w *work) run(ctx context.Context, newRunners func() ([]Runner, error)) {
 	defer close(w.finished)
+	defer w.takeBack(ctx)
 	runners, err := w.build(ctx, newRunners)
 	if err != nil {
 		w.ends(err)
@@ -63,11 +68,16 @@ func (w *work) run(ctx context.Context, newRunners func() ([]Runner, error)) {
 	}
 	for _, runner := range runners {
 		all.Go(func() {
+			defer cancel()
 			labelled(ctx, w.group, w.holder, runner.Name, func(ctx context.Context) {
-				w.ends(w.runOne(ctx, runner))
-				w.remove(runner.Name)
+				// Also where the runner has ended its goroutine, as t.FailNow does.
+				err := fmt.Errorf("runner %s %w", runner.Name, errReturned)
+				defer func() {
+					w.ends(err)
+					w.remove(runner.Name)
+				}()
+				err = w.runOne(ctx, runner)
 			})
-			cancel()
 		})
 	}
 	if len(runners) == 0 {
@@ -81,6 +91,21 @@ func (w *work) ends(err error) {
 	w.first.Do(func() {
 		w.failure = err
 		close(w.ending)
+	})
+}
+
+// takeBack calls what the runners wanted to be called at the end.
+func (w *work) takeBack(ctx context.Context) {
+	const name = "OnEnd"
+	w.add(name)
+	defer w.remove(name)
+	labelled(ctx, w.group, w.holder, name, func(context.Context) {
+		defer func() {
+			if err := w.recovered(recover()); err != nil {
+				klog.FromContext(ctx).Error(err, "What a term has called at its end has panicked")
+			}
+		}()
+		w.over()
 	})
 }
 

@@ -1,0 +1,143 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package leadership_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/kube-annex/annex/apis/fencing"
+	"github.com/kube-annex/annex/controllers/leadership"
+)
+
+// unhurried are the usual timings: what is quick with them does not poll.
+func unhurried(p *plan) { p.options.Timings = leadership.NewOptions().Timings }
+
+func TestAReleaseNamesTheTermAndFollowersTakeItAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	leader := s.candidate("0", unhurried)
+	s.await(soon, "start", "0", 1)
+	for i := 1; i <= 5; i++ {
+		who := string(rune('0' + i))
+		follower := s.candidate(who, unhurried)
+		follower.role(leadership.Follower)
+		eventually(t, soon, "the follower knows the holder", func() (bool, any) {
+			status := follower.Statuses()[0]
+			return status.Holder != "", status
+		})
+		leader.stop()
+		began := s.await(soon, "start", who, 1)
+		stopped := s.all("stop", "")
+		within(t, "the hand-over", began.at.Sub(stopped[len(stopped)-1].at), 0, leadership.DefaultRetryPeriod/2)
+		leader = follower
+	}
+	before := s.get()
+	leader.stop()
+	after := s.get()
+	if got, want := after.Annotations[fencing.ReleasedAnnotation], fencing.Current(before).Value(); got != want {
+		t.Errorf("the release names %q, want %q", got, want)
+	}
+	if holderOf(after) != "" || *after.Spec.LeaseTransitions != 5 {
+		t.Errorf("the released Lease is %v", after.Spec)
+	}
+}
+
+// elect runs client-go's LeaderElector on the Lease of the stage.
+func (s *stage) elect(who string) (stop func(), leads <-chan struct{}) {
+	s.t.Helper()
+	started := make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: s.lease.Namespace, Name: s.lease.Name}, Client: client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: who},
+		},
+		LeaseDuration: quick.LeaseDuration, RenewDeadline: quick.RenewDeadline, RetryPeriod: quick.RetryPeriod, ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { close(started) }, OnStoppedLeading: func() {}},
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(s.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		elector.Run(ctx)
+	}()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	s.t.Cleanup(stop)
+	return stop, started
+}
+
+func TestALeaseIsSharedWithClientGo(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	ours := s.candidate("ours")
+	s.await(soon, "start", "ours", 1)
+	stopTheirs, theirs := s.elect("theirs")
+	s.renewals(4)
+	select {
+	case <-theirs:
+		t.Fatal("client-go has taken a Lease that is renewed")
+	default:
+	}
+	ours.stop()
+	select {
+	case <-theirs:
+	case <-time.After(soon):
+		t.Fatal("client-go does not take a Lease that was released")
+	}
+
+	again := s.candidate("again")
+	var held *coordinationv1.Lease
+	throughout(t, quick.LeaseDuration+time.Second, "client-go leads", func() (bool, any) {
+		held = s.get()
+		return holderOf(held) == "theirs" && len(s.all("build", "again")) == 0, held.Spec
+	})
+	again.role(leadership.Follower)
+	released := time.Now()
+	stopTheirs()
+	began := s.await(quick.LeaseDuration+soon, "start", "again", 1)
+	// client-go lets go while its work may go on, so its release does not count.
+	within(t, "taking a Lease from client-go", began.at.Sub(released), quick.LeaseDuration/2, quick.LeaseDuration+late)
+	again.stop()
+	if _, theirs = s.elect("afterwards"); true {
+		select {
+		case <-theirs:
+		case <-time.After(soon):
+			t.Fatal("client-go does not take a Lease that was released")
+		}
+	}
+}
+
+func TestARestartTakesItsOwnLeaseAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		owner  string
+		atOnce bool
+	}{"the same owner": {owner: "disk1", atOnce: true}, "another owner": {owner: "disk2"}, "no owner": {}, "a longer owner": {owner: "disk"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.hold("host_disk1.abcdefghij_3", quick.LeaseDuration)
+			held := time.Now()
+			s.candidate("a", func(p *plan) { p.options.Owner = tc.owner })
+			began := s.await(quick.LeaseDuration+soon, "start", "a", 1)
+			if tc.atOnce {
+				within(t, "retaking", began.at.Sub(held), 0, quick.LeaseDuration/2)
+			} else {
+				within(t, "taking", began.at.Sub(held), quick.LeaseDuration-100*time.Millisecond, quick.LeaseDuration+late)
+			}
+		})
+	}
+}
