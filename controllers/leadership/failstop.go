@@ -5,6 +5,7 @@ package leadership
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -26,6 +27,7 @@ func (t Timings) grace(age time.Duration) time.Duration {
 // failStop ends the process because runners of the group have not returned. Their Lease stays held, so that nobody else starts
 // while they may still be at work; the other groups are released first, as far as they stop at once.
 func (c *Candidate) failStop(ctx context.Context, g *group, w *work, grace time.Duration, why error) {
+	why = fmt.Errorf("group %s with Lease %s: %w", g.Name, g.Lease, why)
 	c.ending.Do(func() {
 		klog.FromContext(ctx).Error(why, "The process ends without releasing the Lease", "lease", g.Lease,
 			"stacks", stacks(goroutinesOf(termLabel, w.holder, func(string) bool { return true })))
@@ -49,6 +51,7 @@ func (c *Candidate) failStop(ctx context.Context, g *group, w *work, grace time.
 
 // exit ends the process as programs did that could not lose a Lease and live on.
 func (c *Candidate) exit(ctx context.Context, g *group, why error) {
+	why = fmt.Errorf("group %s with Lease %s: %w", g.Name, g.Lease, why)
 	c.ending.Do(func() {
 		klog.FromContext(ctx).Error(why, "The process ends, since GracefulLeaderTransition is off", "group", g.Name)
 		c.end(why)

@@ -47,6 +47,9 @@ func (f *fenced) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 	}
 	response, err := f.send(request)
+	if isStreamedList(request) {
+		response, err = withoutSleep(response, err)
+	}
 	if err != nil {
 		finish()
 		return nil, err
