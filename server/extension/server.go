@@ -110,6 +110,12 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 		return nil, err
 	}
 	openapi.Apply(&config.Config, "Annex", generatedopenapi.GetOpenAPIDefinitions, scheme)
+	s.options.OpenAPI.ApplyTo(&config.Config)
+	announcer, err := openapi.NewAnnouncer(s.options.host, s.options.OpenAPI)
+	if err != nil {
+		return nil, err
+	}
+	result.background = append(result.background, announcer.Run)
 	host, err := newHostClient(s.options.host)
 	if err != nil {
 		return nil, err
@@ -117,6 +123,10 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 	config.ClientConfig = s.options.host
 	config.SharedInformerFactory = informers.NewSharedInformerFactory(host, informerResync)
 	result.hostInformers = config.SharedInformerFactory
+
+	if err = s.applyFencing(&config.Config, host); err != nil {
+		return nil, err
+	}
 
 	trust := &hostTrust{client: host, allowAnyName: s.options.Authentication.RequestHeader.AllowAnyName}
 	if err = s.options.Authentication.ApplyTo(&config.Config, host.AuthenticationV1(), trust); err != nil {
@@ -154,7 +164,11 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 		return nil, fmt.Errorf("build %s: %w", Name, err)
 	}
 	server.ShutdownTimeout = options.DrainTimeout
-	if err := installGroups(server, scheme, codecs, config.RESTOptionsGetter); err != nil {
+	err = installGroups(server, scheme, codecs, config.RESTOptionsGetter)
+	if err == nil {
+		err = s.options.OpenAPI.Install(server)
+	}
+	if err != nil {
 		server.Destroy()
 		return nil, err
 	}
