@@ -69,8 +69,8 @@ func (g *group) campaign(ctx context.Context) (*held, time.Duration, error) {
 				klog.FromContext(ctx).V(quietly(news)).Info("The Lease could not be read; trying again", "group", g.Name, "reason", s.err.Error())
 				continue
 			}
-			if fresh && !sameVersion(s.lease, g.seen.lease) {
-				notBefore = 0 // the attempt that failed was about another state
+			if fresh && !sameVersion(s.lease, g.seen.lease) && !g.candidate.ours(holderOf(s.lease)) {
+				notBefore = 0 // the attempt that failed was about another state, and did not bring about this one
 			}
 			fresh = true
 			g.see(s.lease)

@@ -34,8 +34,8 @@
 // is best effort. Other servers ignore the header; artifacts/deploy has a ValidatingAdmissionPolicy that warns, with
 // Options.MarkWrites.
 //
-// A Lease that was deleted, or lost its holder, by anybody's hand is taken over only when the last renewal that was seen has expired.
-// A candidate that starts after the deletion has seen none; there only the server's fence protects.
+// A Lease that was deleted, or lost its holder, by anybody's hand is taken over a lease duration after that was seen: the holder may
+// have renewed until just before. A candidate that starts after the deletion has seen none; there only the server's fence protects.
 //
 // # What can go wrong
 //

@@ -52,14 +52,20 @@ func (o *observation) saw(lease *coordinationv1.Lease, now, fallback time.Durati
 		// A renewal. An edit by hand may have shortened the duration, but not what the last renewal promised; nor does a much longer
 		// one count after it was corrected.
 		o.freeAt = max(now+durationOf(lease, fallback), min(o.freeAt, now+fallback))
+		if !first && next.holder != last.holder && next.uid == last.uid && next.transitions <= last.transitions {
+			o.freeAt = max(o.freeAt, now+fallback) // nobody acquires a Lease without counting it; see below
+		}
 	case next.holder != "":
 		// Seen before.
 	case first:
 		o.freeAt = now
 	case released(lease, last):
 		o.freeAt = now
+	case next != last:
+		// The Lease lost its holder, or was deleted, by someone's hand. The last holder may still be at work, and may have renewed after
+		// the last renewal that was seen here, until just before this.
+		o.freeAt = now + fallback
 	}
-	// What is left is a Lease that lost its holder, or was deleted, by someone else's hand: the last holder may still be at work.
 }
 
 // released tells whether the last term of the Lease said itself that its work has ended.
