@@ -1,0 +1,95 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults_test
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/test/faults"
+	"github.com/kube-annex/annex/test/harness"
+)
+
+const root = "../.."
+
+var (
+	faultCount = flag.Int("faults", 50, "how many faults each proof has")
+	seedFlag   = flag.Uint64("seed", 0, "seed of the faults; 0 for a new one")
+)
+
+// soon is timings with which a thousand faults take minutes.
+func soon() leadership.Timings {
+	return leadership.Timings{
+		LeaseDuration: 2 * time.Second, RenewDeadline: 1200 * time.Millisecond, RetryPeriod: 200 * time.Millisecond,
+		StopTimeout: time.Second, SpreadAfter: time.Second,
+	}
+}
+
+func start(t *testing.T, options faults.Options, tags ...string) *faults.Proof {
+	t.Helper()
+	options.Seed = *seedFlag
+	if options.Seed == 0 {
+		options.Seed = uint64(time.Now().UnixNano())
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d; again with: go test -count=1 -timeout 1h -run '^%s$' ./test/faults -args -seed=%d -faults=%d", options.Seed, t.Name(), options.Seed, *faultCount)
+		}
+	})
+	options.Annex = harness.Annex(t, root)
+	options.Binary = harness.Build(t, "faults-worker", root, "./test/faults/worker", tags...)
+	options.Namespace = "faults"
+	if options.Timings == (leadership.Timings{}) {
+		options.Timings = soon()
+	}
+	return faults.Start(t, options)
+}
+
+// TestEveryWriteBelongsToTheTermOfItsRevision has all faults, and checks each write in etcd's history.
+func TestEveryWriteBelongsToTheTermOfItsRevision(t *testing.T) {
+	t.Parallel()
+	proof := start(t, faults.Options{Faults: faults.AllFaults})
+	proof.Run(t, *faultCount)
+	proof.Settle(t)
+	proof.Finish(t)
+	proof.Verdict(t)
+}
+
+// TestRunnersOfAGroupNeverRunAtTheSameTime has no fence, and all faults that a process can notice in time.
+func TestRunnersOfAGroupNeverRunAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	proof := start(t, faults.Options{Faults: faults.Unpaused(), Plain: true})
+	proof.Run(t, *faultCount)
+	proof.Settle(t)
+	proof.Finish(t)
+	proof.Verdict(t)
+}
+
+// few faults are enough for what is broken on purpose.
+const few = 30
+
+func TestLettingGoBeforeRunnersHaveReturnedIsNoticed(t *testing.T) {
+	t.Parallel()
+	proof := start(t, faults.Options{Faults: faults.Named("hand-over", "interrupt", "refuse"), Plain: true}, "-tags", "annex_release_early")
+	wantNoticed(t, proof)
+}
+
+func TestWritesThatNameNoTermAreNoticed(t *testing.T) {
+	t.Parallel()
+	proof := start(t, faults.Options{Faults: faults.Named("delay", "pause"), DropTerms: true})
+	wantNoticed(t, proof)
+}
+
+func wantNoticed(t *testing.T, proof *faults.Proof) {
+	t.Helper()
+	proof.Run(t, few)
+	t.Log(proof.Summary(t))
+	violations := proof.Violations(t)
+	if len(violations) == 0 {
+		t.Fatalf("%d faults showed nothing", few)
+	}
+	t.Logf("noticed: %s", violations[0])
+}
