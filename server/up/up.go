@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	flowcontrolmetrics "k8s.io/apiserver/pkg/util/flowcontrol/metrics"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -143,6 +144,8 @@ func (s *Server) serve(ctx context.Context, backend *etcd.Backend, made *certifi
 		return err
 	}
 	servers := time.Now()
+	// Each server registers these metrics when it is built, and uses them at once; side by side that is a race of the library.
+	flowcontrolmetrics.Register()
 	hostPart := start(ctx, "control plane", host.Run)
 	extensionPart := start(ctx, "extension apiserver", annex.Run)
 	starting := start(ctx, "start", func(ctx context.Context) error {
