@@ -5,16 +5,28 @@
 //
 // Feature is an ordinary kind; that spec.desired may be set only where the server allows it is judged by an admission
 // plugin of the server. FeatureReport is created and never stored: featurereport.go merges it into the Features.
+//
+// Permits answers from the stored Features what they permit, for the writes of gated fields and kinds (registry/resource), its own
+// among them. A Follower knows the same from a watch, for what is published.
 package features
 
-import "github.com/kube-annex/annex/registry/resource"
+import (
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+
+	"github.com/kube-annex/annex/registry/resource"
+)
 
 // Install adds the group's kinds.
 func Install(group *resource.Group) error {
+	_, err := install(group)
+	return err
+}
+
+func install(group *resource.Group) (*genericregistry.Store, error) {
 	store, err := featureKind.InstallStore(group)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	group.Add("featurereports", newReports(store, group.Storage("features/status")))
-	return nil
+	return store, nil
 }

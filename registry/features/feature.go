@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kube-annex/annex/apis/features"
+	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/apis/features/validation"
 	"github.com/kube-annex/annex/registry/resource"
 )
@@ -27,6 +28,7 @@ var featureKind = resource.Kind[*features.Feature]{
 	Validate:             validation.ValidateFeature,
 	ValidateUpdate:       validation.ValidateFeatureUpdate,
 	ValidateStatusUpdate: validation.ValidateFeatureStatusUpdate,
+	GatedFields:          v1alpha1.GatedFields(),
 
 	SelectableFields: map[string]func(*features.Feature) string{
 		"status.state":  func(f *features.Feature) string { return string(f.Status.State) },

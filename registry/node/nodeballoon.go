@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kube-annex/annex/apis/node"
+	"github.com/kube-annex/annex/apis/node/v1alpha1"
 	"github.com/kube-annex/annex/apis/node/validation"
 	"github.com/kube-annex/annex/registry/resource"
 )
@@ -24,6 +25,7 @@ var nodeBalloons = resource.Kind[*node.NodeBalloon]{
 	Validate:             validation.ValidateNodeBalloon,
 	ValidateUpdate:       validation.ValidateNodeBalloonUpdate,
 	ValidateStatusUpdate: validation.ValidateNodeBalloonStatusUpdate,
+	GatedFields:          v1alpha1.GatedFields(),
 
 	Subresources: []resource.Subresource[*node.NodeBalloon]{{
 		Name:   "resize",

@@ -24,8 +24,18 @@
 // the client gets a 409.
 //
 // Rules run inside every attempt of create, update, patch, apply, delete and delete-collection, and on dry runs, which
-// compare nothing since they write nothing. Writes to subresources are exempt, and the unsafe deletion of an undecodable
+// compare nothing since they write nothing. Writes to subresources are exempt from rules, and the unsafe deletion of an undecodable
 // object (DeleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential) bypasses the rules, since they need the object.
+//
+// # Gated fields and kinds
+//
+// A kind's GatedFields may be used while a feature permits it, and its Gate says the same of the kind. Who knows what features
+// permit is given to the group (Group.Gate). A write that sets a gated field, or creates an object of a gated kind, is pinned to
+// the feature that permitted it: once the feature has changed in the store, in whichever replica, no such write gets through.
+// What is not permitted is dropped with a warning, and nobody comes to own it, or is rejected, as the field's table says. An
+// object that already has the field keeps it while the feature is Off, and loses what can be dropped with the next write while it
+// is TurningOff. Each endpoint judges the fields that it writes. Writes that have no gated field ask nothing. (permits.go,
+// gating.go, ownership.go)
 //
 // # Companions and fences
 //

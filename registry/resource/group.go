@@ -18,12 +18,19 @@ type Group struct {
 	codecs   serializer.CodecFactory
 	getter   generic.RESTOptionsGetter
 	version  schema.GroupVersion
+	permits  Permits
 	storages map[string]rest.Storage
 }
 
 // NewGroup returns an empty group whose kinds are stored as getter says.
 func NewGroup(scheme *runtime.Scheme, codecs serializer.CodecFactory, getter generic.RESTOptionsGetter, version schema.GroupVersion) *Group {
 	return &Group{scheme: scheme, codecs: codecs, getter: getter, version: version, storages: map[string]rest.Storage{}}
+}
+
+// Gate has features decide about the gated kinds and fields that are added from now on. Without it everything is permitted.
+func (g *Group) Gate(permits Permits) *Group {
+	g.permits = permits
+	return g
 }
 
 // Add serves a storage at "plural" or "plural/subresource".

@@ -15,6 +15,11 @@ import (
 type guard struct {
 	mu     sync.Mutex
 	writes map[string]guardedWrite
+	// verdict is what features said about the object that is being prepared. Requests that prepare objects have one each.
+	verdict verdict
+	// anew has features be read from the store, because what the process remembers would not be found out to be out of date, or
+	// has been already.
+	anew bool
 }
 
 // guardedWrite is what one attempt at writing a key comes with.
@@ -60,6 +65,31 @@ func (g *guard) add(own string, p pin) {
 	w := g.writes[own]
 	w.pins = append(w.pins, p)
 	g.writes[own] = w
+}
+
+// conclude keeps the verdict on the object that has been prepared.
+func (g *guard) conclude(v verdict) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.verdict = v
+}
+
+func (g *guard) concluded() verdict {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.verdict
+}
+
+func (g *guard) readAnew() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.anew = true
+}
+
+func (g *guard) readsAnew() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.anew
 }
 
 // of returns what a write of own comes with. A nil guard has nothing.

@@ -6,18 +6,14 @@ package resource
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path"
-	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/util/dryrun"
 )
 
 // attempts is how often a request whose pins broke is run before the client gets a 409.
@@ -26,15 +22,14 @@ const attempts = 5
 // guardedStore runs a kind's rules inside every write, has its companion written with it, and repeats the request when what
 // the rules relied on has changed.
 type guardedStore[T Object] struct {
-	store     *genericregistry.Store
+	Reader[T]
 	rules     Rules[T]
 	companion *Companion[T]
-	// etcdPrefix stands before the store's keys in etcd.
-	etcdPrefix string
 }
 
 func (g *guardedStore[T]) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	return repeat(ctx, g.conflict(nameOf(obj)), func(ctx context.Context) (runtime.Object, error) {
+		readAnewIfDry(ctx, options.DryRun)
 		// The store fills in the object it is given; each attempt needs the request's own.
 		return g.store.Create(ctx, obj.DeepCopyObject(), g.onCreate(validate), options)
 	})
@@ -43,6 +38,7 @@ func (g *guardedStore[T]) Create(ctx context.Context, obj runtime.Object, valida
 func (g *guardedStore[T]) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	var created bool
 	out, err := repeat(ctx, g.conflict(name), func(ctx context.Context) (out runtime.Object, err error) {
+		readAnewIfDry(ctx, options.DryRun)
 		out, created, err = g.store.Update(ctx, name, info, g.onCreate(validateCreate), g.onUpdate(validateUpdate), forceAllowCreate, options)
 		return out, err
 	})
@@ -72,8 +68,12 @@ func (g *guardedStore[T]) conflict(name string) error {
 // repeat runs a request under a fresh guard until its pins hold.
 func repeat[R any](ctx context.Context, giveUp error, attempt func(ctx context.Context) (R, error)) (R, error) {
 	var none R
-	for range attempts {
-		out, err := attempt(withGuard(ctx))
+	for i := range attempts {
+		guarded := withGuard(ctx)
+		if i > 0 {
+			guardFrom(guarded).readAnew()
+		}
+		out, err := attempt(guarded)
 		if broken := (*pinBrokenError)(nil); !errors.As(err, &broken) {
 			return out, err
 		}
@@ -84,14 +84,24 @@ func repeat[R any](ctx context.Context, giveUp error, attempt func(ctx context.C
 	return none, giveUp
 }
 
+// readAnewIfDry has a dry run look twice: it compares nothing that would tell that what the process remembers is out of date.
+func readAnewIfDry(ctx context.Context, dryRun []string) {
+	if dryrun.IsDryRun(dryRun) {
+		guardFrom(ctx).readAnew()
+	}
+}
+
 func (g *guardedStore[T]) onCreate(validate rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
+		if err := guardFrom(ctx).concluded().err; err != nil {
+			return err
+		}
 		if validate != nil {
 			if err := validate(ctx, obj); err != nil {
 				return err
 			}
 		}
-		peers, err := g.begin(ctx, nameOf(obj), g.valueOf(obj))
+		peers, err := g.beginPrepared(ctx, obj)
 		if err != nil || g.rules.Create == nil {
 			return err
 		}
@@ -101,12 +111,15 @@ func (g *guardedStore[T]) onCreate(validate rest.ValidateObjectFunc) rest.Valida
 
 func (g *guardedStore[T]) onUpdate(validate rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, obj, old runtime.Object) error {
+		if err := guardFrom(ctx).concluded().err; err != nil {
+			return err
+		}
 		if validate != nil {
 			if err := validate(ctx, obj, old); err != nil {
 				return err
 			}
 		}
-		peers, err := g.begin(ctx, nameOf(obj), g.valueOf(obj))
+		peers, err := g.beginPrepared(ctx, obj)
 		if err != nil || g.rules.Update == nil {
 			return err
 		}
@@ -129,8 +142,20 @@ func (g *guardedStore[T]) onDelete(validate rest.ValidateObjectFunc) rest.Valida
 	}
 }
 
+// beginPrepared starts an attempt at writing an object that a strategy has prepared.
+func (g *guardedStore[T]) beginPrepared(ctx context.Context, obj runtime.Object) (*pinningPeers[T], error) {
+	peers, err := g.begin(ctx, nameOf(obj), g.valueOf(obj))
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range peers.guard.concluded().pins {
+		peers.guard.add(peers.own, p)
+	}
+	return peers, nil
+}
+
 // begin starts an attempt at writing an object, which leaves its companion at the value, or removes it with the object.
-func (g *guardedStore[T]) begin(ctx context.Context, name string, value *string) (Peers[T], error) {
+func (g *guardedStore[T]) begin(ctx context.Context, name string, value *string) (*pinningPeers[T], error) {
 	own, err := g.store.KeyFunc(ctx, name)
 	if err != nil {
 		return nil, err
@@ -153,9 +178,6 @@ func (g *guardedStore[T]) valueOf(obj runtime.Object) *string {
 	return &value
 }
 
-// etcdKey is the key under which etcd3's store keeps what the registry calls key.
-func (g *guardedStore[T]) etcdKey(key string) string { return path.Join("/", g.etcdPrefix, key) }
-
 // pinningPeers reads other objects and pins what it saw to the write of own.
 type pinningPeers[T Object] struct {
 	*guardedStore[T]
@@ -164,26 +186,12 @@ type pinningPeers[T Object] struct {
 }
 
 func (p *pinningPeers[T]) Get(ctx context.Context, name string) (T, bool, error) {
-	var none T
-	key, err := p.store.KeyFunc(ctx, name)
+	out, position, err := p.Read(ctx, name)
 	if err != nil {
-		return none, false, err
+		return out, false, err
 	}
-	out := p.store.NewFunc().(T)
-	// Without a resourceVersion the read is answered by etcd, with quorum, not by the watch cache.
-	if err = p.store.Storage.Get(ctx, key, storage.GetOptions{IgnoreNotFound: true}, out); err != nil {
-		return none, false, fmt.Errorf("reading %s %s: %w", p.store.DefaultQualifiedResource, name, err)
-	}
-	if out.GetResourceVersion() == "" {
-		p.guard.add(p.own, pin{key: p.etcdKey(key)})
-		return none, false, nil
-	}
-	revision, err := strconv.ParseInt(out.GetResourceVersion(), 10, 64)
-	if err != nil {
-		return none, false, fmt.Errorf("reading %s %s: %w", p.store.DefaultQualifiedResource, name, err)
-	}
-	p.guard.add(p.own, pin{key: p.etcdKey(key), revision: revision})
-	return out, true, nil
+	p.guard.add(p.own, pin{key: position.Key, revision: position.Revision})
+	return out, position.Revision != 0, nil
 }
 
 // corruptDeleter deletes objects that cannot be read. Rules need the object and are bypassed; the companion goes with it.

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kube-annex/annex/apis/gatedfield"
 )
 
 // Object is what a Kind stores: a pointer to a struct with TypeMeta and ObjectMeta.
@@ -58,6 +60,11 @@ type Kind[T Object] struct {
 	Rules Rules[T]
 	// Companion is a second key that is written with the object; see the package comment. Nil means none.
 	Companion *Companion[T]
+
+	// GatedFields are the fields that may be used only while a feature permits it. Those of other kinds are ignored, so that a kind
+	// can name the whole table of its package. Gate is the feature that permits the kind itself; empty means that it needs none.
+	GatedFields []gatedfield.Field
+	Gate        string
 
 	// Columns stand between NAME and AGE in kubectl's table.
 	Columns []Column[T]

@@ -29,7 +29,10 @@ func (k Kind[T]) InstallStore(group *Group) (*genericregistry.Store, error) {
 	if k.Companion != nil && len(k.subresources()) > 0 {
 		return nil, fmt.Errorf("storage of %s: a kind with a companion has no subresources, which are written without it", resource)
 	}
-	main := strategy[T]{ObjectTyper: group.scheme, NameGenerator: names.SimpleNameGenerator, kind: k}
+	main := strategy[T]{
+		ObjectTyper: group.scheme, NameGenerator: names.SimpleNameGenerator, kind: k,
+		gating: group.gating(resource, k.New(), k.Gate, k.GatedFields, k.mainWrites()),
+	}
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return k.New() },
 		NewListFunc:               k.NewList,
@@ -46,19 +49,19 @@ func (k Kind[T]) InstallStore(group *Group) (*genericregistry.Store, error) {
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: group.getter, AttrFunc: attributes(k)}); err != nil {
 		return nil, fmt.Errorf("storage of %s: %w", resource, err)
 	}
+	reader, err := NewReader(group, k, store)
+	if err != nil {
+		store.Destroy()
+		return nil, err
+	}
 	endpoint := &REST{Store: store, shortNames: k.ShortNames, categories: k.Categories, writer: store, corruptDeleter: store.GetCorruptObjDeleter()}
-	if !k.Rules.empty() || k.Companion != nil {
-		prefix, err := etcdPrefix(group.getter, resource, k.New())
-		if err != nil {
-			store.Destroy()
-			return nil, err
-		}
-		guarded := &guardedStore[T]{store: store, rules: k.Rules, companion: k.Companion, etcdPrefix: prefix}
+	if !k.Rules.empty() || k.Companion != nil || main.gating != nil {
+		guarded := &guardedStore[T]{Reader: *reader, rules: k.Rules, companion: k.Companion}
 		endpoint.writer, endpoint.corruptDeleter = guarded, corruptDeleter[T]{guarded}
 	}
 	group.Add(k.Plural, endpoint)
 	for _, sub := range k.subresources() {
-		group.Add(k.Plural+"/"+sub.Name, newSubresourceREST(group, store, main, sub))
+		group.Add(k.Plural+"/"+sub.Name, newSubresourceREST(group, *reader, main, sub))
 	}
 	return store, nil
 }
@@ -69,6 +72,12 @@ func etcdPrefix(getter generic.RESTOptionsGetter, resource schema.GroupResource,
 		return "", fmt.Errorf("storage prefix of %s: %w", resource, err)
 	}
 	return options.StorageConfig.Prefix, nil
+}
+
+// mainWrites tells whether the resource's own endpoint writes what is at a path.
+func (k Kind[T]) mainWrites() func(path []string) bool {
+	status := hasStatus(k.New())
+	return func(path []string) bool { return !status || path[0] != "status" }
 }
 
 // subresources returns the declared ones and /status, which every type with a status has.
@@ -92,8 +101,8 @@ type writer interface {
 	rest.CollectionDeleter
 }
 
-// REST serves a resource. Reads and watches are the store's; writes go through the guard where the kind has rules or a
-// companion.
+// REST serves a resource. Reads and watches are the store's; writes go through the guard where the kind has rules, a
+// companion, or something that a feature has to permit.
 type REST struct {
 	*genericregistry.Store
 	writer                 writer

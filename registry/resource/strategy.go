@@ -16,7 +16,8 @@ import (
 type strategy[T Object] struct {
 	runtime.ObjectTyper
 	names.NameGenerator
-	kind Kind[T]
+	kind   Kind[T]
+	gating *gating
 }
 
 func (s strategy[T]) NamespaceScoped() bool { return s.kind.Scope == Namespaced }
@@ -38,6 +39,7 @@ func (s strategy[T]) PrepareForCreate(ctx context.Context, o runtime.Object) {
 	if s.kind.PrepareForCreate != nil {
 		s.kind.PrepareForCreate(ctx, obj)
 	}
+	s.gating.prepare(ctx, obj, nil)
 }
 
 func (s strategy[T]) PrepareForUpdate(ctx context.Context, o, oldObject runtime.Object) {
@@ -48,12 +50,13 @@ func (s strategy[T]) PrepareForUpdate(ctx context.Context, o, oldObject runtime.
 	if s.kind.PrepareForUpdate != nil {
 		s.kind.PrepareForUpdate(ctx, obj, old)
 	}
+	s.gating.prepare(ctx, obj, old)
 	if hasStatus(obj) && !desiredStateEqual(obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
 }
 
-func (s strategy[T]) Validate(_ context.Context, o runtime.Object) field.ErrorList {
+func (s strategy[T]) Validate(ctx context.Context, o runtime.Object) field.ErrorList {
 	obj := o.(T)
 	validateName := s.kind.ValidateName
 	if validateName == nil {
@@ -63,29 +66,32 @@ func (s strategy[T]) Validate(_ context.Context, o runtime.Object) field.ErrorLi
 	if s.kind.Validate != nil {
 		errs = append(errs, s.kind.Validate(obj)...)
 	}
+	return append(errs, s.gating.errorsOf(ctx, obj, nil)...)
+}
+
+func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	errs := s.gating.errorsOf(ctx, obj.(T), old.(T))
+	if s.kind.ValidateUpdate != nil {
+		errs = append(errs, s.kind.ValidateUpdate(obj.(T), old.(T))...)
+	}
 	return errs
 }
 
-func (s strategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	if s.kind.ValidateUpdate == nil {
-		return nil
-	}
-	return s.kind.ValidateUpdate(obj.(T), old.(T))
-}
-
 func (s strategy[T]) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
-	if s.kind.Warnings == nil {
-		return nil
-	}
 	var none T
-	return s.kind.Warnings(ctx, obj.(T), none)
+	return s.warnings(ctx, obj.(T), none)
 }
 
 func (s strategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
-	if s.kind.Warnings == nil {
-		return nil
+	return s.warnings(ctx, obj.(T), old.(T))
+}
+
+func (s strategy[T]) warnings(ctx context.Context, obj, old T) []string {
+	out := s.gating.warningsOf(ctx)
+	if s.kind.Warnings != nil {
+		out = append(out, s.kind.Warnings(ctx, obj, old)...)
 	}
-	return s.kind.Warnings(ctx, obj.(T), old.(T))
+	return out
 }
 
 // subresourceStrategy updates the part of an object that a subresource is about and keeps the rest as it is stored.
@@ -99,7 +105,7 @@ type subresourceStrategy[T Object] struct {
 
 func (s subresourceStrategy[T]) AllowCreateOnUpdate(context.Context) bool { return false }
 
-func (s subresourceStrategy[T]) PrepareForUpdate(_ context.Context, o, oldObject runtime.Object) {
+func (s subresourceStrategy[T]) PrepareForUpdate(ctx context.Context, o, oldObject runtime.Object) {
 	obj, old := o.(T), oldObject.(T)
 	merged := old.DeepCopyObject().(T)
 	s.take(merged, obj)
@@ -109,19 +115,21 @@ func (s subresourceStrategy[T]) PrepareForUpdate(_ context.Context, o, oldObject
 	if uid := obj.GetUID(); uid != "" {
 		merged.SetUID(uid)
 	}
+	s.gating.prepare(ctx, merged, old)
 	if s.countsGeneration && !desiredStateEqual(merged, old) {
 		merged.SetGeneration(old.GetGeneration() + 1)
 	}
 	assign(obj, merged)
 }
 
-func (s subresourceStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	if s.validate == nil {
-		return nil
+func (s subresourceStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	errs := s.gating.errorsOf(ctx, obj.(T), old.(T))
+	if s.validate != nil {
+		errs = append(errs, s.validate(obj.(T), old.(T))...)
 	}
-	return s.validate(obj.(T), old.(T))
+	return errs
 }
 
-func (s subresourceStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
-	return nil
+func (s subresourceStrategy[T]) WarningsOnUpdate(ctx context.Context, _, _ runtime.Object) []string {
+	return s.gating.warningsOf(ctx)
 }

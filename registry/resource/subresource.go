@@ -15,7 +15,8 @@ import (
 // subresourceREST serves get, update, patch and apply of a part of an existing object.
 type subresourceREST struct {
 	takenFields
-	store *genericregistry.Store
+	store  *genericregistry.Store
+	writer writer
 }
 
 var (
@@ -25,14 +26,19 @@ var (
 	_ rest.TableConvertor            = &subresourceREST{}
 )
 
-func newSubresourceREST[T Object](group *Group, store *genericregistry.Store, main strategy[T], sub Subresource[T]) *subresourceREST {
+func newSubresourceREST[T Object](group *Group, store Reader[T], main strategy[T], sub Subresource[T]) *subresourceREST {
 	validate := sub.Validate
 	if validate == nil && sub.Name != "status" {
 		validate = main.kind.ValidateUpdate
 	}
-	part := *store
+	part := *store.store
+	out := &subresourceREST{takenFields: only(group.version, sub.Fields), store: &part, writer: &part}
+	main.gating = group.gating(part.DefaultQualifiedResource, part.NewFunc(), "", main.kind.GatedFields, isWithin(sub.Fields))
+	if main.gating != nil {
+		out.writer = &guardedStore[T]{Reader: Reader[T]{store: &part, etcdPrefix: store.etcdPrefix}}
+	}
 	part.UpdateStrategy = subresourceStrategy[T]{strategy: main, take: sub.Take, validate: validate, countsGeneration: hasStatus(main.kind.New())}
-	return &subresourceREST{takenFields: only(group.version, sub.Fields), store: &part}
+	return out
 }
 
 // New implements rest.Storage.
@@ -48,7 +54,7 @@ func (r *subresourceREST) Get(ctx context.Context, name string, options *metav1.
 
 // Update implements rest.Updater; a subresource never creates the object it belongs to.
 func (r *subresourceREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.store.Update(ctx, name, info, validateCreate, validateUpdate, false, options)
+	return r.writer.Update(ctx, name, info, validateCreate, validateUpdate, false, options)
 }
 
 // ConvertToTable implements rest.TableConvertor.

@@ -27,11 +27,16 @@ import (
 // served are the group-versions of the server and what installs their kinds.
 var served = []struct {
 	version schema.GroupVersion
-	install func(*resource.Group) error
+	install func(*featuresregistry.Permits, *resource.Group) error
 }{
-	{featuresv1alpha1.SchemeGroupVersion, featuresregistry.Install},
-	{multiclusterv1alpha1.SchemeGroupVersion, multiclusterregistry.Install},
-	{nodev1alpha1.SchemeGroupVersion, noderegistry.Install},
+	{featuresv1alpha1.SchemeGroupVersion, (*featuresregistry.Permits).Install},
+	{multiclusterv1alpha1.SchemeGroupVersion, asked(multiclusterregistry.Install)},
+	{nodev1alpha1.SchemeGroupVersion, asked(noderegistry.Install)},
+}
+
+// asked is a group that need not know who decides about what is gated.
+func asked(install func(*resource.Group) error) func(*featuresregistry.Permits, *resource.Group) error {
+	return func(_ *featuresregistry.Permits, group *resource.Group) error { return install(group) }
 }
 
 // GroupVersions returns what the server serves, in the order in which it is installed.
@@ -61,13 +66,13 @@ func newScheme() *runtime.Scheme {
 }
 
 // installGroups builds the storage of all kinds and serves them.
-func installGroups(server *genericapiserver.GenericAPIServer, scheme *runtime.Scheme, codecs serializer.CodecFactory, getter generic.RESTOptionsGetter) error {
+func installGroups(server *genericapiserver.GenericAPIServer, scheme *runtime.Scheme, codecs serializer.CodecFactory, getter generic.RESTOptionsGetter, permits *featuresregistry.Permits) error {
 	infos := make([]*genericapiserver.APIGroupInfo, 0, len(served))
 	for _, next := range served {
-		group := resource.NewGroup(scheme, codecs, getter, next.version)
+		group := resource.NewGroup(scheme, codecs, getter, next.version).Gate(permits)
 		// The server destroys the storages of installed groups, so those of a half-built one are handed to it as well.
 		server.RegisterDestroyFunc(group.Destroy)
-		if err := next.install(group); err != nil {
+		if err := next.install(permits, group); err != nil {
 			return fmt.Errorf("build %s: %w", next.version, err)
 		}
 		infos = append(infos, group.APIGroupInfo())

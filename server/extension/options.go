@@ -35,7 +35,8 @@ type Options struct {
 	// SharesLeaseStorage says that the host keeps its Leases in the etcd of this server, so that writes of leaders can be fenced
 	// exactly. It is set in code by those who run both.
 	SharesLeaseStorage bool
-	// OpenAPI publishes what the server serves, and knows what of it only while a feature permits it.
+	// OpenAPI publishes what the server serves, as those who set it in code tell it to. Nil, the default, publishes what the stored
+	// Features permit.
 	OpenAPI *openapi.Publisher
 	// Gates are Annex's own feature gates.
 	Gates featuregate.MutableVersionedFeatureGate
@@ -51,7 +52,6 @@ func NewOptions() *Options {
 		Authorization:  options.NewAuthorization(),
 		Audit:          options.NewAudit(),
 		Features:       options.NewFeatures(),
-		OpenAPI:        openapi.NewPublisher(openapi.Gated{}, nil),
 		Gates:          gates.New(),
 	}
 }

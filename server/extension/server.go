@@ -110,8 +110,11 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 		return nil, err
 	}
 	openapi.Apply(&config.Config, "Annex", generatedopenapi.GetOpenAPIDefinitions, scheme)
-	s.options.OpenAPI.ApplyTo(&config.Config)
-	announcer, err := openapi.NewAnnouncer(s.options.host, s.options.OpenAPI)
+	features, err := newGating(s.options.Gates, s.options.OpenAPI)
+	if err != nil {
+		return nil, err
+	}
+	announcer, err := openapi.NewAnnouncer(s.options.host, features.publisher)
 	if err != nil {
 		return nil, err
 	}
@@ -159,19 +162,21 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 		return nil, err
 	}
 
+	features.applyTo(&config.Config)
 	server, err := config.Complete().New(Name, genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", Name, err)
 	}
 	server.ShutdownTimeout = options.DrainTimeout
-	err = installGroups(server, scheme, codecs, config.RESTOptionsGetter)
+	err = installGroups(server, scheme, codecs, config.RESTOptionsGetter, features.permits)
 	if err == nil {
-		err = s.options.OpenAPI.Install(server)
+		err = features.publisher.Install(server)
 	}
 	if err != nil {
 		server.Destroy()
 		return nil, err
 	}
+	result.background = append(result.background, features.follower.Run)
 	result.server = server
 	return result, nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +42,8 @@ type Options struct {
 	// Version is stored and served.
 	Version schema.GroupVersion
 	Install func(group *resource.Group) error
+	// Before are installed before that, such as what its gated fields depend on.
+	Before []Group
 	// Admission judges writes after the kind's own validation; optional.
 	Admission admission.Interface
 	// Authorizer defaults to allowing everything.
@@ -53,6 +56,12 @@ type Options struct {
 	Configure func(config *genericapiserver.Config)
 	// Installed is called with the server once it has its kinds, and before it runs; optional.
 	Installed func(server *genericapiserver.GenericAPIServer) error
+}
+
+// Group is a further group-version of a test server.
+type Group struct {
+	Version schema.GroupVersion
+	Install func(group *resource.Group) error
 }
 
 // Server is a running test server.
@@ -102,13 +111,17 @@ func Start(t testing.TB, options Options) *Server {
 		t.Fatalf("building the test server: %v", err)
 	}
 	t.Cleanup(server.Destroy)
-	group := resource.NewGroup(options.Scheme, options.Codecs, config.RESTOptionsGetter, options.Version)
-	t.Cleanup(group.Destroy)
-	if err := options.Install(group); err != nil {
-		t.Fatalf("installing kinds: %v", err)
+	var infos []*genericapiserver.APIGroupInfo
+	for _, served := range append(slices.Clone(options.Before), Group{Version: options.Version, Install: options.Install}) {
+		group := resource.NewGroup(options.Scheme, options.Codecs, config.RESTOptionsGetter, served.Version)
+		t.Cleanup(group.Destroy)
+		if err := served.Install(group); err != nil {
+			t.Fatalf("installing kinds: %v", err)
+		}
+		infos = append(infos, group.APIGroupInfo())
 	}
-	if err := server.InstallAPIGroup(group.APIGroupInfo()); err != nil {
-		t.Fatalf("installing the group: %v", err)
+	if err := server.InstallAPIGroups(infos...); err != nil {
+		t.Fatalf("installing the groups: %v", err)
 	}
 	if options.Installed != nil {
 		if err := options.Installed(server); err != nil {
@@ -163,7 +176,11 @@ func testUser(request *http.Request) (*authenticator.Response, bool, error) {
 }
 
 func optionsGetter(options Options) generic.RESTOptionsGetter {
-	codec := options.Codecs.CodecForVersions(protobufEncoder(options.Codecs), options.Codecs.UniversalDeserializer(), options.Version, schema.GroupVersion{Group: options.Version.Group, Version: runtime.APIVersionInternal})
+	stored, hubs := schema.GroupVersions{options.Version}, schema.GroupVersions{{Group: options.Version.Group, Version: runtime.APIVersionInternal}}
+	for _, group := range options.Before {
+		stored, hubs = append(stored, group.Version), append(hubs, schema.GroupVersion{Group: group.Version.Group, Version: runtime.APIVersionInternal})
+	}
+	codec := options.Codecs.CodecForVersions(protobufEncoder(options.Codecs), options.Codecs.UniversalDeserializer(), stored, hubs)
 	return getter(func(resource schema.GroupResource) generic.RESTOptions {
 		config := storagebackend.NewDefaultConfig(options.Prefix, codec)
 		return generic.RESTOptions{
