@@ -32,6 +32,7 @@ func TestServer(t *testing.T) {
 			"watches are complete and in order":        watchesAreComplete,
 			"apply has owners":                         applyHasOwners,
 			"a collection is deleted by label":         collectionIsDeletedByLabel,
+			"a gated field follows its Feature":        gatedFieldFollowsItsFeature,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
