@@ -63,7 +63,6 @@ func (c *Candidate) end(why error) {
 	if c.options.BeforeExit != nil {
 		c.options.BeforeExit(why)
 	}
-	klog.Flush()
 	c.options.Exit(1)
 	c.ended <- why
 }

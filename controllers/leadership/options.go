@@ -39,7 +39,7 @@ type Options struct {
 	Metrics *Metrics
 	// Clock is for tests; the zero value is the clock of the machine.
 	Clock Clock
-	// BeforeExit is called before the process is ended; nil means nothing.
+	// BeforeExit is called before the process is ended, to close what must not break and to flush a log that is buffered; nil means nothing.
 	BeforeExit func(why error)
 	// Exit ends the process; nil means os.Exit.
 	Exit func(code int)
