@@ -1,0 +1,68 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kube-annex/annex/apis/features/v1alpha1"
+)
+
+// Kind is a resource whose objects may use a feature.
+type Kind struct {
+	Resource schema.GroupResource
+	// Client reads it, in all namespaces.
+	Client dynamic.NamespaceableResourceInterface
+	// Uses tells whether an object uses the feature; nil means that all do.
+	Uses func(object *unstructured.Unstructured) bool
+}
+
+const (
+	countPage   = 500
+	maxExamples = 10
+)
+
+// CountObjects returns a Count that reads all objects of the kinds.
+func CountObjects(kinds ...Kind) Count {
+	return func(ctx context.Context) (v1alpha1.DanglingReferences, error) {
+		var out v1alpha1.DanglingReferences
+		for _, kind := range kinds {
+			if err := kind.count(ctx, &out); err != nil {
+				return v1alpha1.DanglingReferences{}, err
+			}
+		}
+		return out, nil
+	}
+}
+
+func (k Kind) count(ctx context.Context, into *v1alpha1.DanglingReferences) error {
+	options := metav1.ListOptions{Limit: countPage}
+	for {
+		page, err := k.Client.List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", k.Resource, err)
+		}
+		for i := range page.Items {
+			object := &page.Items[i]
+			if k.Uses != nil && !k.Uses(object) {
+				continue
+			}
+			into.Count++
+			if len(into.Examples) < maxExamples {
+				into.Examples = append(into.Examples, v1alpha1.ObjectReference{
+					Group: k.Resource.Group, Resource: k.Resource.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),
+				})
+			}
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
+}
