@@ -75,12 +75,17 @@ func registrationFlags(t *testing.T, namespace string) []string {
 	return flags
 }
 
-// unregisterAtEnd removes what tests have registered under the default names.
+// unregisterAtEnd removes what tests have registered under the default names, and waits for the namespace to go: the next test may
+// register under them again.
 func unregisterAtEnd(t *testing.T) {
 	t.Cleanup(func() {
 		if stdout, stderr, err := annexCommand(t, "unregister", "--kubeconfig="+host.Kubeconfig); err != nil {
 			t.Errorf("unregister at the end of the test: %v\n%s%s", err, stdout, stderr)
 		}
+		eventually(t, "the namespace is gone", func(ctx context.Context) error {
+			namespace, err := host.Kubernetes.CoreV1().Namespaces().Get(ctx, "annex-system", metav1.GetOptions{})
+			return wantNotFound(namespace, err)
+		})
 	})
 }
 
