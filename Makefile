@@ -33,7 +33,7 @@ help: ## Show this help
 		/^##@ / {printf "\n%s\n", substr($$0, 5)} \
 		/^[a-z][a-z0-9-]*:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## Build bin/annex
+build: ## Build bin/annex and bin/kubectl-feature
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 run: build ## Build and run `annex up`; ARGS='--data-dir DIR …' passes flags on
