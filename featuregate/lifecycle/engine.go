@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
+	"github.com/kube-annex/annex/featuregate"
 	featuresclient "github.com/kube-annex/annex/generated/clientset/versioned/typed/features/v1alpha1"
 )
 
@@ -156,7 +157,7 @@ func (e *Engine) watch(ctx context.Context, running *sync.WaitGroup, changed cha
 		})
 	}
 	if err == nil {
-		err = start(informerOf(e.options.Leases, e.leases, &coordinationv1.Lease{}, reporterLabel), e.reporters)
+		err = start(informerOf(e.options.Leases, e.leases, &coordinationv1.Lease{}, featuregate.LabelComponent), e.reporters)
 	}
 	return synced, err
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
+	"github.com/kube-annex/annex/featuregate"
 )
 
 // reporter is a live process that reports what it uses.
@@ -29,7 +30,7 @@ func reporterOf(lease *coordinationv1.Lease) reporter {
 	if instance == "" {
 		instance = lease.Name
 	}
-	return reporter{name: lease.Labels[reporterLabel] + "/" + instance, observed: lease.Annotations[observedAnnotation]}
+	return reporter{name: lease.Labels[featuregate.LabelComponent] + "/" + instance, observed: lease.Annotations[featuregate.AnnotationObserved]}
 }
 
 // question is whether somebody still sees a feature with the value that it is leaving.

@@ -14,16 +14,12 @@ import (
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 )
 
-// Labels and annotations of Leases.
+// Labels and annotations of the Leases of replicas; those of reporters are in featuregate.
 const (
 	// announcerLabel of a replica's Lease is the replica's component.
 	announcerLabel = "features.k8s.io/announcer"
 	// announcedAnnotation of a replica's Lease is what it knows and how that is configured.
 	announcedAnnotation = "features.k8s.io/announced"
-	// reporterLabel of a reporter's Lease is the reporter's component.
-	reporterLabel = "features.k8s.io/component"
-	// observedAnnotation of a reporter's Lease is up to which resourceVersion it has applied, and answered, changes of Features.
-	observedAnnotation = "features.k8s.io/observed"
 )
 
 // replica is a live server.

@@ -12,16 +12,17 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
+	"github.com/kube-annex/annex/featuregate"
 )
 
 // Names of the tasks that are no feature's own.
 const (
 	// WaitForUses waits until nobody sees the feature with the value that it is leaving.
-	WaitForUses = "WaitForUses"
+	WaitForUses = featuregate.TaskWaitForUses
 	// CountReferences counts what is left of a feature's use when all other tasks of turning it off are done.
 	CountReferences = "CountReferences"
 	// Canary is the first task of turning a feature on by spec.desired while spec.canary is set. The reporters read spec.canary.
-	Canary = "Canary"
+	Canary = featuregate.TaskCanary
 )
 
 // Feature is a feature gate as one server knows it.
