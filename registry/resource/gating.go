@@ -81,7 +81,7 @@ func (g *gating) prepare(ctx context.Context, obj, old Object) {
 	guard.conclude(j.verdict)
 }
 
-// errors returns what prepare found wrong with an object.
+// errorsOf returns what prepare found wrong with an object.
 func (g *gating) errorsOf(ctx context.Context, obj, old Object) field.ErrorList {
 	if g == nil {
 		return nil
