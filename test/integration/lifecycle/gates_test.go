@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 	basegate "k8s.io/component-base/featuregate"
+	"k8s.io/klog/v2"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/featuregate"
@@ -28,7 +29,7 @@ func (s *stage) program(instance string, value bool, more ...featuregate.Option)
 	if err := base.AddVersioned(map[basegate.Feature]basegate.VersionedSpecs{"Foo": {{Version: version.MajorMinor(1, 0), PreRelease: basegate.Beta}}}); err != nil {
 		s.t.Fatal(err)
 	}
-	if err := base.SetFromMap(map[string]bool{"Foo": value}); err != nil {
+	if err := base.SetFromMapWithLogger(klog.FromContext(s.t.Context()), map[string]bool{"Foo": value}); err != nil {
 		s.t.Fatal(err)
 	}
 	gate, err := featuregate.New(base, featuregate.Options{Component: "program", Version: "v1.0.0", Namespace: s.namespace, Instance: instance}, more...)
