@@ -14,6 +14,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
+
+	"github.com/kube-annex/annex/apis/fencing"
 )
 
 // errStuck is why the process ends when runners do not return.
@@ -87,7 +89,7 @@ func (g *group) lead(ctx context.Context, held *held, started time.Duration) (go
 }
 
 func (g *group) newTerm(held *held) *Term {
-	fence := termOf(held.lease, holderOf(held.lease))
+	fence := fencing.Current(held.lease)
 	t := &Term{
 		fence: fence, base: g.options.Client, markWrites: g.options.MarkWrites, metrics: g.metrics, clock: g.clock, mux: g.candidate.mux,
 		labels: pprof.WithLabels(context.Background(), pprof.Labels(groupLabel, g.Name, termLabel, fence.Holder)),

@@ -113,7 +113,7 @@ func (h *held) renew(ctx context.Context) error {
 
 // release gives the Lease back and names the term that did, so that followers need not wait.
 func (h *held) release(ctx context.Context) error {
-	term := termOf(h.lease, holderOf(h.lease))
+	term := fencing.Current(h.lease)
 	lease := h.lease.DeepCopy()
 	lease.Annotations = maps.Clone(lease.Annotations)
 	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, fencing.ReleasedAnnotation, term.Value())

@@ -74,19 +74,13 @@ func released(lease *coordinationv1.Lease, last holding) bool {
 		return false
 	}
 	value := lease.Annotations[fencing.ReleasedAnnotation]
-	term := termOf(lease, "")
+	term := fencing.Current(lease) // which has no holder any more
 	holder, ok := strings.CutPrefix(value, term.Value())
 	if !ok || holder == "" {
 		return false
 	}
 	sameTerm := last.uid == string(lease.UID) && last.transitions == term.Transitions
 	return !sameTerm || last.holder == "" || last.holder == holder
-}
-
-func termOf(lease *coordinationv1.Lease, holder string) fencing.Term {
-	term := fencing.Term{LeaseUID: lease.UID, Transitions: transitionsOf(lease), Holder: holder}
-	term.Lease.Namespace, term.Lease.Name = lease.Namespace, lease.Name
-	return term
 }
 
 func holderOf(lease *coordinationv1.Lease) string {
