@@ -524,7 +524,7 @@ func schema_annex_apis_features_v1alpha1_FeatureStatus(ref common.ReferenceCallb
 					},
 					"version": {
 						SchemaProps: spec.SchemaProps{
-							Description: "version is the version of the component that announced this feature, such as v1.37.1; of several, the highest.",
+							Description: "version is the version of the component that announced this feature, such as v1.37.1; of several, the highest. While the tasks of a change of version are left, it is the version before.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

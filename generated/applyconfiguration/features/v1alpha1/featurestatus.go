@@ -27,6 +27,7 @@ type FeatureStatusApplyConfiguration struct {
 	// that owns the feature sets it, from its flag --dynamic-features.
 	Dynamic *bool `json:"dynamic,omitempty"`
 	// version is the version of the component that announced this feature, such as v1.37.1; of several, the highest.
+	// While the tasks of a change of version are left, it is the version before.
 	Version *string `json:"version,omitempty"`
 	// default is the value that the feature has when nobody sets it: Enabled or Disabled. Empty if it is not known,
 	// as for features that are only observed from outside.
