@@ -70,6 +70,8 @@ type lease struct {
 	// current is the Lease as it was written last; nil if that is not known. tried is set with the first attempt to write.
 	current *coordinationv1.Lease
 	tried   bool
+	// acquired is the time by which this process knows that it wrote the Lease last.
+	acquired *metav1.MicroTime
 	// ahead is how much the server's clock is ahead of ours, to a second.
 	ahead time.Duration
 }
@@ -90,7 +92,8 @@ func (l *lease) write(ctx context.Context, observed string) error {
 }
 
 func (l *lease) writeOnce(ctx context.Context, observed string) error {
-	now := metav1.NewMicroTime(l.options.Clock.Now())
+	// The API keeps microseconds.
+	now := metav1.NewMicroTime(l.options.Clock.Now().Truncate(time.Microsecond))
 	next := l.current.DeepCopy()
 	begins := next == nil
 	if begins {
@@ -104,13 +107,13 @@ func (l *lease) writeOnce(ctx context.Context, observed string) error {
 			next = found
 		}
 		next.Labels, next.Annotations = with(next.Labels), with(next.Annotations)
-		next.Labels[LabelComponent], next.Labels[LabelVersion] = l.options.Component, labelValue(l.options.Version)
+		next.Labels[LabelComponent], next.Labels[LabelVersion] = l.options.Component, VersionLabel(l.options.Version)
 		next.Annotations[AnnotationVersion] = l.options.Version
 		// What a process of this name has observed before says nothing of this one.
 		delete(next.Annotations, AnnotationObserved)
 		next.Spec.HolderIdentity = ptr.To(l.options.Instance)
 		next.Spec.LeaseDurationSeconds = ptr.To(int32(LeaseDuration / time.Second))
-		next.Spec.AcquireTime = &now
+		next.Spec.AcquireTime, l.acquired = &now, &now
 	}
 	next.Spec.RenewTime = &now
 	if observed != "" {
@@ -159,12 +162,24 @@ func (l *lease) letGo(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout/3)
 	defer cancel()
+	err := l.delete(ctx)
+	if apierrors.IsConflict(err) {
+		// It may be this process's own last write, which was cut off when the context ended.
+		var found *coordinationv1.Lease
+		if found, err = l.client.Get(ctx, LeaseName(l.options.Component, l.options.Instance), metav1.GetOptions{}); err == nil && found.Spec.AcquireTime.Equal(l.acquired) {
+			l.current = found
+			err = l.delete(ctx)
+		}
+	}
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		l.logger.Info("The Lease of this process could not be deleted and lasts until it expires", "duration", LeaseDuration, "reason", err.Error())
+	}
+}
+
+func (l *lease) delete(ctx context.Context) error {
 	options := metav1.DeleteOptions{}
 	if l.current != nil {
 		options.Preconditions = &metav1.Preconditions{UID: &l.current.UID, ResourceVersion: &l.current.ResourceVersion}
 	}
-	err := l.client.Delete(ctx, LeaseName(l.options.Component, l.options.Instance), options)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		l.logger.Info("The Lease of this process could not be deleted and lasts until it expires", "duration", LeaseDuration, "reason", err.Error())
-	}
+	return l.client.Delete(ctx, LeaseName(l.options.Component, l.options.Instance), options)
 }

@@ -78,8 +78,8 @@ func reportable(name basegate.Feature) bool {
 	return name != "AllAlpha" && name != "AllBeta" && len(name) <= maxNameLength && nameOfFeature.MatchString(string(name))
 }
 
-// labelValue makes a label of a version, which may have a "+" or be a character too long.
-func labelValue(version string) string {
+// VersionLabel makes the label of a version, which may have a "+" or be a character too long.
+func VersionLabel(version string) string {
 	label := strings.Map(func(r rune) rune {
 		switch {
 		case r >= '0' && r <= '9', r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r == '.', r == '-':

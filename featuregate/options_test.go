@@ -90,8 +90,8 @@ func TestLabelValue(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.37.1": "v1.37.1", "v1.2.3+k3s1": "v1.2.3_k3s1", "(devel)": "devel", "+": "", strings.Repeat("1", 64): strings.Repeat("1", 63), "naïve": "na_ve",
 	} {
-		if got := labelValue(version); got != want {
-			t.Errorf("labelValue(%q) = %q, want %q", version, got, want)
+		if got := VersionLabel(version); got != want {
+			t.Errorf("VersionLabel(%q) = %q, want %q", version, got, want)
 		}
 	}
 }

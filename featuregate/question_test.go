@@ -6,11 +6,14 @@ package featuregate_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 
 	featuresv1alpha1 "github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/featuregate"
@@ -168,5 +171,51 @@ func testMany(t *testing.T, w *world) {
 	t.Logf("%d processes: %d reports as they began at once, %d after a question; %d writes of Leases", many, reports, again, count("POST leases")+count("PUT leases"))
 	if reports > many || again > many/4 {
 		t.Errorf("%d reports as %d processes began and %d after a question, want at most one each, and few", reports, many, again)
+	}
+}
+
+// testManyFollow turns a feature on that all processes of a component follow, at a server that is slow to take reports: most of them
+// see that one of the others has reported before it is their turn.
+func testManyFollow(t *testing.T, w *world) {
+	const many, slow = 100, 2 * time.Second
+	counted, count := w.counted()
+	config := rest.CopyConfig(counted)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(request.URL.Path, "/featurereports") {
+				select {
+				case <-time.After(slow):
+				case <-request.Context().Done():
+					return nil, request.Context().Err()
+				}
+			}
+			return next.RoundTrip(request)
+		})
+	})
+	for i := range many {
+		gate := w.gate(fmt.Sprintf("pod-%d", i), featuregate.FromAPI("Alpha"))
+		gate.Enabled("Alpha")
+		w.run(gate, config)
+	}
+	for i := range many {
+		w.leaseWith(fmt.Sprintf("pod-%d", i), featuregate.AnnotationObserved)
+	}
+	before := count("POST featurereports")
+	asked := w.set("Alpha", func(s *featuresv1alpha1.FeatureStatus) {
+		s.State, s.Uses, s.UseEvaluationTime = featuresv1alpha1.StateOn, nil, &metav1.Time{Time: time.Now().Add(30 * time.Second)}
+	})
+	for i := range many {
+		w.wait("an answer", func() (bool, any) {
+			lease := w.lease(fmt.Sprintf("pod-%d", i))
+			return covers(t, lease, asked.ResourceVersion), lease
+		})
+	}
+	if late := time.Until(asked.Status.UseEvaluationTime.Time); late < 0 {
+		t.Errorf("the last answer was %s late", -late)
+	}
+	w.waitForUse("Alpha", featuresv1alpha1.ValueEnabled)
+	// Who answers while the first report is on its way has to report, too.
+	if again := count("POST featurereports") - before; again > many/3 {
+		t.Errorf("%d reports of %d processes that follow a feature, want few", again, many)
 	}
 }

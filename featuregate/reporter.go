@@ -5,6 +5,7 @@ package featuregate
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -20,9 +21,9 @@ const (
 	// firstReport is how soon, at most, a use is reported that is new to this process. A program checks many features as it starts,
 	// and one report has them all.
 	firstReport = 2 * time.Second
-	// laterReport is within what time a use is reported again that a Feature no longer lists: the other processes of the component
-	// miss it as well.
-	laterReport = time.Minute
+	// laterReport is within what time a use is reported again that a Feature no longer lists, and changeReport one that is new because
+	// a Feature changed: the other processes of the component miss it as well, and one of them is enough.
+	laterReport, changeReport = time.Minute, 10 * time.Second
 
 	firstRetry, lastRetry = time.Second, 2 * time.Minute
 )
@@ -40,8 +41,8 @@ type reporter struct {
 	reports featuresclient.FeatureReportInterface
 	lease   *lease
 
-	// reported is what was reported of each gate, and what was known of its Feature then: if that is no longer the same, the
-	// Feature itself tells whether the use is listed.
+	// reported is what was reported of each gate, or seen to be listed, and what was known of its Feature then: if that is no longer
+	// the same, the Feature itself tells whether the use is listed.
 	reported map[basegate.Feature]report
 	// missing are the uses that the Features did not list when they were last compared, and reportAt when they are due.
 	missing  map[basegate.Feature]featuresv1alpha1.Value
@@ -146,6 +147,7 @@ func (r *reporter) compare(known snapshot, now time.Time) {
 		u.seen.store(verdictOf(present))
 		feature := known.features[u.name]
 		if feature != nil && feature.uses[value] {
+			r.reported[u.name] = report{value, feature}
 			continue
 		}
 		before, ok := r.reported[u.name]
@@ -157,11 +159,13 @@ func (r *reporter) compare(known snapshot, now time.Time) {
 			continue
 		}
 		at := now.Add(firstReport/2 + upTo(firstReport/2))
-		if ok && before.value == value {
-			at = now.Add(upTo(laterReport))
-			if feature != nil && !feature.evaluation.IsZero() {
-				at = now.Add(upTo(r.left(feature, now)))
-			}
+		switch {
+		case feature != nil && !feature.evaluation.IsZero():
+			at = now.Add(among(r.left(feature, now)))
+		case ok && before.value == value:
+			at = now.Add(among(laterReport))
+		case ok && u.api != nil:
+			at = now.Add(among(changeReport))
 		}
 		r.reportAt = sooner(r.reportAt, at)
 	}
@@ -289,6 +293,12 @@ func later(at time.Time, others ...time.Time) time.Time {
 		}
 	}
 	return at
+}
+
+// among returns a random duration below d for something that one of many has to do: a short one seldom, so that when the first has
+// done it, few have begun before they could know.
+func among(d time.Duration) time.Duration {
+	return time.Duration(math.Sqrt(rand.Float64()) * float64(d))
 }
 
 // upTo returns a random duration below d.

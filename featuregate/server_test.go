@@ -44,6 +44,7 @@ func TestAgainstAnnex(t *testing.T) {
 		"no answer before the program was told": testNoAnswerBeforeTold,
 		"a full Feature holds back the answer":  testFull,
 		"many processes cost little":            testMany,
+		"many that follow report once":          testManyFollow,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,13 +53,15 @@ func TestAgainstAnnex(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft runs a gate to its end and looks for goroutines of this package.
+// TestNothingIsLeft runs a gate to its end and looks for goroutines of this package. The server, which has a gate too, is over by then.
 func TestNothingIsLeft(t *testing.T) {
-	w := newWorld(t, harness.Start(t))
+	server := harness.Start(t)
+	w := newWorld(t, server)
 	gate := w.gate("one", featuregate.FromAPI("Alpha", func(context.Context, bool) {}))
 	stop := w.run(gate, w.server.Config)
 	w.leaseWith("one", featuregate.AnnotationObserved)
 	stop()
+	server.Stop(t)
 	stacks := make([]byte, 1<<22)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	for stack := range strings.SplitSeq(string(stacks), "\n\n") {

@@ -5,6 +5,7 @@ package featuregate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -239,6 +240,10 @@ func (v *view) follow(ctx context.Context, client featuresclient.FeatureInterfac
 			// A server that cannot begin a watch with what there is refuses so, and is then asked for a list.
 			if options.SendInitialEvents == nil || !apierrors.IsInvalid(err) {
 				reading.note(ctx, err)
+			}
+			if options.SendInitialEvents != nil && err != nil {
+				// While the API is away the reflector would repeat this without a look at the context, but not a list.
+				err = errors.New(err.Error())
 			}
 			return w, err
 		},

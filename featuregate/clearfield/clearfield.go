@@ -13,6 +13,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,6 +31,10 @@ import (
 const (
 	// DefaultPageSize is how many objects are read at a time.
 	DefaultPageSize = 500
+	// DefaultWorkers is how many objects are written at a time without a limiter.
+	DefaultWorkers = 16
+	// limitedWorkers is the same with one. They are few, so that at a server that is busy this work becomes slow rather than others.
+	limitedWorkers = 4
 
 	fieldManager = "annex-clear-field"
 	statusName   = "status"
@@ -43,6 +49,8 @@ type Options struct {
 	Field gatedfield.Field
 	// Limiter is asked before each request; nil sets no limit.
 	Limiter flowcontrol.RateLimiter
+	// Workers is how many objects are written at a time. It defaults to DefaultWorkers, and to a quarter of that with a Limiter.
+	Workers int
 	// PageSize defaults to DefaultPageSize.
 	PageSize int64
 	// Progress is called after each page; an error of it ends the work. Nil is not called.
@@ -75,17 +83,11 @@ func Clear(ctx context.Context, options Options, from Progress) (Progress, error
 			return progress, fmt.Errorf("list %s: %w", options.Field.Kind.Kind, err)
 		}
 		next := progress
-		for i := range page.Items {
-			object := &page.Items[i]
-			next.Seen++
-			if !isSet(object.Object, options.Field) {
-				continue
-			}
-			if err = options.clear(ctx, object.GetNamespace(), object.GetName()); err != nil {
-				return progress, fmt.Errorf("clear %s %s/%s: %w", options.Field.Kind.Kind, object.GetNamespace(), object.GetName(), err)
-			}
-			next.Cleared++
+		cleared, err := options.clearAll(ctx, page.Items)
+		if err != nil {
+			return progress, err
 		}
+		next.Seen, next.Cleared = next.Seen+int64(len(page.Items)), next.Cleared+cleared
 		next.Continue, next.Remaining = page.GetContinue(), page.GetRemainingItemCount()
 		progress = next
 		if options.Progress != nil {
@@ -97,6 +99,40 @@ func Clear(ctx context.Context, options Options, from Progress) (Progress, error
 			return progress, nil
 		}
 	}
+}
+
+// clearAll writes those of a page that have the field, and returns how many these are. When it returns, it has no request under way.
+func (o Options) clearAll(ctx context.Context, page []unstructured.Unstructured) (int64, error) {
+	var having []*unstructured.Unstructured
+	for i := range page {
+		if IsSet(page[i].Object, o.Field) {
+			having = append(having, &page[i])
+		}
+	}
+	workers := o.Workers
+	switch {
+	case workers > 0:
+	case o.Limiter != nil:
+		workers = limitedWorkers
+	default:
+		workers = DefaultWorkers
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for range min(workers, len(having)) {
+		working.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(having) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := o.clear(ctx, having[i].GetNamespace(), having[i].GetName()); err != nil {
+					// The first error ends the work, and is the one that is returned.
+					cancel(fmt.Errorf("clear %s %s/%s: %w", o.Field.Kind.Kind, having[i].GetNamespace(), having[i].GetName(), err))
+				}
+			}
+		})
+	}
+	working.Wait()
+	return int64(len(having)), context.Cause(ctx)
 }
 
 // list reads a page. The server forgets where a page ended after a few minutes, and then offers to go on from there in what is stored
@@ -129,7 +165,7 @@ func (o Options) clear(ctx context.Context, namespace, name string) error {
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil
-		case err == nil && isSet(out.Object, o.Field):
+		case err == nil && IsSet(out.Object, o.Field):
 			return ErrStillSet
 		}
 		return err
@@ -162,8 +198,8 @@ func passing(err error) bool {
 		apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }
 
-// isSet tells whether an object has a gated field anywhere.
-func isSet(object map[string]any, field gatedfield.Field) bool {
+// IsSet tells whether an object, as JSON has it, has a gated field anywhere.
+func IsSet(object map[string]any, field gatedfield.Field) bool {
 	return has(object, field, nil)
 }
 

@@ -6,7 +6,11 @@ package clearfield
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/kube-annex/annex/apis/gatedfield"
 )
@@ -150,7 +155,8 @@ func TestClear(t *testing.T) {
 			}
 			var told Progress
 			got, err := Clear(t.Context(), Options{
-				Client: &tc.server, Field: gatedfield.Field{Path: tc.path},
+				// One at a time, so that requests have an order.
+				Client: &tc.server, Field: gatedfield.Field{Path: tc.path}, Workers: 1,
 				Progress: func(_ context.Context, now Progress) error { told = now; return nil },
 			}, tc.from)
 			if !errors.Is(err, tc.err) {
@@ -166,5 +172,115 @@ func TestClear(t *testing.T) {
 				t.Errorf("requests (-want,+got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// meeting has patches wait for each other until there are so many at a time, and fails one of them.
+type meeting struct {
+	dynamic.NamespaceableResourceInterface
+	items []unstructured.Unstructured
+	wants int
+	fails string
+
+	mu             sync.Mutex
+	present, most  int
+	together       chan struct{}
+	finished, asks int
+}
+
+func (m *meeting) Namespace(string) dynamic.ResourceInterface { return m }
+
+func (m *meeting) List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	return page("", m.items...)(metav1.ListOptions{})
+}
+
+func (m *meeting) Patch(ctx context.Context, name string, _ types.PatchType, _ []byte, _ metav1.PatchOptions, _ ...string) (*unstructured.Unstructured, error) {
+	m.mu.Lock()
+	m.asks++
+	m.present++
+	if m.most = max(m.most, m.present); m.present == m.wants {
+		close(m.together)
+		m.wants = -1
+	}
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.present--
+		m.finished++
+	}()
+	select {
+	case <-m.together:
+	case <-time.After(time.Minute):
+		return nil, errors.New("the others did not come")
+	}
+	if name == m.fails {
+		return nil, errFails
+	}
+	if m.fails != "" {
+		<-ctx.Done() // the failure ends the others
+		return nil, ctx.Err()
+	}
+	out := object(name, "")
+	return &out, nil
+}
+
+var errFails = errors.New("it fails")
+
+func newMeeting(objects, wants int) *meeting {
+	m := &meeting{wants: wants, together: make(chan struct{})}
+	for i := range objects {
+		m.items = append(m.items, object(fmt.Sprint("o", i), "red"))
+	}
+	return m
+}
+
+func TestWritesOfAPageAreConcurrentAndBounded(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		objects, workers, wants int
+		limiter                 flowcontrol.RateLimiter
+	}{
+		"by default":            {objects: 100, wants: 16},
+		"with a limiter":        {objects: 100, wants: 4, limiter: flowcontrol.NewFakeAlwaysRateLimiter()},
+		"as many as one wishes": {objects: 100, workers: 3, wants: 3},
+		"fewer objects":         {objects: 2, workers: 3, wants: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMeeting(tc.objects, tc.wants)
+			got, err := Clear(t.Context(), Options{Client: m, Field: gatedfield.Field{Path: []string{"spec", "color"}}, Workers: tc.workers, Limiter: tc.limiter}, Progress{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := int64(tc.objects); got.Seen != want || got.Cleared != want || m.finished != tc.objects {
+				t.Errorf("progress %+v after %d writes, want %d objects", got, m.finished, tc.objects)
+			}
+			if m.most != tc.wants {
+				t.Errorf("%d writes at a time, want %d", m.most, tc.wants)
+			}
+		})
+	}
+}
+
+// TestOneFailureEndsThePage has one of several concurrent writes fail: the others end, nothing is begun any more, and the page does
+// not count.
+func TestOneFailureEndsThePage(t *testing.T) {
+	t.Parallel()
+	const workers = 4
+	m := newMeeting(100, workers)
+	m.fails = "o2"
+	got, err := Clear(t.Context(), Options{
+		Client: m, Field: gatedfield.Field{Path: []string{"spec", "color"}}, Workers: workers,
+		Progress: func(context.Context, Progress) error { t.Error("told progress"); return nil },
+	}, Progress{Continue: "x", Seen: 7})
+	if !errors.Is(err, errFails) || !strings.Contains(err.Error(), "default/o2") {
+		t.Errorf("got %v, want %v about default/o2", err, errFails)
+	}
+	if diff := cmp.Diff(Progress{Continue: "x", Seen: 7}, got); diff != "" {
+		t.Errorf("progress (-want,+got):\n%s", diff)
+	}
+	if m.asks != workers || m.finished != workers {
+		t.Errorf("%d writes were begun and %d had ended, want %d", m.asks, m.finished, workers)
 	}
 }

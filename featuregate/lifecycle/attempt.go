@@ -95,10 +95,8 @@ func (e *Engine) function(feature *v1alpha1.Feature) func(context.Context, *Prog
 	if first == WaitForUses {
 		return local.count
 	}
-	for _, task := range local.plan(valueOf(feature.Status.State)) {
-		if task.Name == first {
-			return task.Run
-		}
+	if task, ok := local.task(valueOf(feature.Status.State), first); ok {
+		return task.Run
 	}
 	return func(context.Context, *Progress) error {
 		return fmt.Errorf("this version of the server has no task %s", first)

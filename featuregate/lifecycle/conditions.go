@@ -19,6 +19,8 @@ const (
 	reasonComponents   = "ComponentsDisagree"
 	reasonTransition   = "Transition"
 	reasonConflict     = "Conflict"
+	reasonVersions     = "SeveralVersions"
+	reasonDataLoss     = "ChangesData"
 	reasonSettled      = "Settled"
 	reasonAnnounced    = "Announced"
 	reasonNotAnnounced = "NotAnnounced"
@@ -36,7 +38,7 @@ func (d *decision) set(kind string, status metav1.ConditionStatus, reason, messa
 
 // conclude sets the conditions of a feature that is announced.
 func (d *decision) conclude(know []said) {
-	d.set(v1alpha1.FeatureAvailable, metav1.ConditionTrue, reasonAnnounced, fmt.Sprintf("announced by %s %s", know[0].component, d.status.Version))
+	d.set(v1alpha1.FeatureAvailable, metav1.ConditionTrue, reasonAnnounced, fmt.Sprintf("announced by %s %s", know[0].component, highest(know).Version))
 	d.setConflict()
 	if d.recheck {
 		d.forgetDisagreeing() // What they said stands in the condition until they have been asked.
@@ -48,6 +50,8 @@ func (d *decision) conclude(know []said) {
 		d.set(v1alpha1.FeatureSettled, metav1.ConditionFalse, reasonConflict, "the state stays until all replicas want the same")
 	case valueOf(d.status.State) != d.wish.value:
 		d.set(v1alpha1.FeatureSettled, metav1.ConditionFalse, reasonTransition, "a transition is about to begin")
+	case d.versions.waiting:
+		d.set(v1alpha1.FeatureSettled, metav1.ConditionFalse, reasonVersions, "the tasks of the change of version wait until all replicas are of one: "+d.versions.who)
 	default:
 		d.set(v1alpha1.FeatureSettled, metav1.ConditionTrue, reasonSettled, "")
 	}
@@ -86,23 +90,34 @@ func (d *decision) setSafety() {
 	} else {
 		d.set(v1alpha1.FeatureDangling, metav1.ConditionFalse, reasonNoDangling, "")
 	}
+	d.setSafe(v1alpha1.FeatureSafeToUpgrade, left, d.local.losing(d.status.Version, false))
+	d.setSafe(v1alpha1.FeatureSafeToDowngrade, left, d.local.losing(d.status.Version, true))
+}
+
+// setSafe sets a condition on which other versions depend. Losing are the tasks of the other version that change stored data.
+func (d *decision) setSafe(kind string, left int64, losing string) {
 	status, reason, message := metav1.ConditionFalse, "", ""
 	switch on := valueOf(d.status.State) == v1alpha1.ValueEnabled; {
 	case d.inTransition():
 		reason, message = reasonTransition, "the feature is "+string(d.status.State)
 	case meta.IsStatusConditionTrue(d.status.Conditions, v1alpha1.FeatureConflict):
 		reason, message = reasonConflict, "servers or components disagree about the feature"
+	case d.versions.who != "":
+		reason, message = reasonVersions, "a change of version is under way: "+d.versions.who
+	case d.versions.waiting:
+		reason, message = reasonVersions, "the tasks of a change of version are about to begin"
 	case left > 0:
 		reason, message = reasonDangling, "stored objects use the feature although it is Off"
 	case on && (d.status.Stability == v1alpha1.StabilityAlpha || d.status.Stability == v1alpha1.StabilityPreAlpha):
 		reason, message = "AlphaOn", "an alpha feature is On, and may be another or gone in the other version"
 	case on && d.status.Stability == v1alpha1.StabilityDeprecated:
 		reason, message = "DeprecatedOn", "a deprecated feature is On, and may be gone in the other version"
+	case on && losing != "":
+		reason, message = reasonDataLoss, "the feature is On, and the change of version would change stored data: "+losing
 	default:
 		status, reason = metav1.ConditionTrue, reasonSafe
 	}
-	d.set(v1alpha1.FeatureSafeToUpgrade, status, reason, message)
-	d.set(v1alpha1.FeatureSafeToDowngrade, status, reason, message)
+	d.set(kind, status, reason, message)
 }
 
 // orphan marks a feature that no live replica knows, and has it removed when it is old.

@@ -6,6 +6,7 @@ package lifecycle
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,6 +69,30 @@ func TestSafety(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestSafetyKnowsWhatVersionsWouldChange(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		feature  *v1alpha1.Feature
+		version  string
+		up, down string
+	}{
+		"on, with a change in this minor version and in the next":  {stored("v1.5.3", "On"), "v1.5.3", "ChangesData Upgrade/v1.6.0/Up6", "ChangesData Downgrade/v1.5.0/Down5"},
+		"off, with a change in this minor version and in the next": {stored("v1.5.3", "Off"), "v1.5.3", "Safe", "Safe"},
+		"on, with a change in this minor version":                  {stored("v1.6.0", "On"), "v1.6.0", "Safe", "ChangesData Downgrade/v1.6.0/Down6"},
+		"on, with no change near":                                  {stored("v1.8.0", "On"), "v1.8.0", "Safe", "Safe"},
+		"on, of another major version":                             {stored("v2.5.0", "On"), "v2.5.0", "Safe", "Safe"},
+	} {
+		conditions := next(tc.feature, lookVersioned(runs("a", tc.version, valueOf(tc.feature.Status.State)))).status.Conditions
+		for kind, want := range map[string]string{v1alpha1.FeatureSafeToUpgrade: tc.up, v1alpha1.FeatureSafeToDowngrade: tc.down} {
+			reason, task, _ := strings.Cut(want, " ")
+			c := meta.FindStatusCondition(conditions, kind)
+			if c.Reason != reason || !strings.Contains(c.Message, task) {
+				t.Errorf("%s: %s has reason %s: %s; want %s", name, kind, c.Reason, c.Message, want)
+			}
+		}
 	}
 }
 

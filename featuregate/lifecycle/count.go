@@ -6,13 +6,17 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
+	"github.com/kube-annex/annex/apis/gatedfield"
+	"github.com/kube-annex/annex/featuregate/clearfield"
 )
 
 // Kind is a resource whose objects may use a feature.
@@ -22,6 +26,15 @@ type Kind struct {
 	Client dynamic.NamespaceableResourceInterface
 	// Uses tells whether an object uses the feature; nil means that all do.
 	Uses func(object *unstructured.Unstructured) bool
+	// Limiter is asked before each page is read; nil sets no limit.
+	Limiter flowcontrol.RateLimiter
+}
+
+// HasAny returns a Uses for the feature that gates the fields.
+func HasAny(fields ...gatedfield.Field) func(object *unstructured.Unstructured) bool {
+	return func(object *unstructured.Unstructured) bool {
+		return slices.ContainsFunc(fields, func(field gatedfield.Field) bool { return clearfield.IsSet(object.Object, field) })
+	}
 }
 
 const (
@@ -45,6 +58,11 @@ func CountObjects(kinds ...Kind) Count {
 func (k Kind) count(ctx context.Context, into *v1alpha1.DanglingReferences) error {
 	options := metav1.ListOptions{Limit: countPage}
 	for {
+		if k.Limiter != nil {
+			if err := k.Limiter.Wait(ctx); err != nil {
+				return err
+			}
+		}
 		page, err := k.Client.List(ctx, options)
 		if err != nil {
 			return fmt.Errorf("list %s: %w", k.Resource, err)

@@ -9,20 +9,63 @@
 // it is them; every write is conditional on what was read, and tasks are idempotent, so that does no harm.
 //
 //	Lease of each replica   replica.go, identity.go, liveness.go, rendezvous.go
-//	what to do next         next.go, wish.go, questions.go, conditions.go: a pure function of the Feature and what is known of others
-//	doing it                engine.go, reconcile.go, write.go, attempt.go
+//	what to do next         next.go, wish.go, versions.go, questions.go, conditions.go: a function of the Feature and what is seen of others
+//	doing it                engine.go, reconcile.go, attempt.go, uses.go
 //	tasks                   task.go, tasks.go, count.go
 //
 // # Order
 //
-// TurningOff is WaitForUses, the feature's own tasks, and CountReferences. TurningOn is the feature's own tasks, and WaitForUses. Use
-// is permitted in On, and in TurningOn once WaitForUses is the first task left, so that whoever is asked may say yes.
+// TurningOff is WaitForUses, the feature's own tasks, and CountReferences. TurningOn is the feature's own tasks, and WaitForUses; with
+// a canary it is those of its own tasks that change no stored data, Canary, the others, and WaitForUses. Use is permitted in On, and
+// in TurningOn once WaitForUses is the first task left, so that whoever is asked may say yes; while Canary is the first, to those
+// in the canary.
 //
 // # What holds a transition up
 //
 // It begins only when all live replicas want the same value, or when spec.desired of a dynamic feature asks for it. While they
 // disagree, no task that changes stored data runs. Such tasks also wait while a value has changed because a default did, until somebody
 // sets it; and WaitForUses waits until every live reporter has answered since the question was asked and none disagrees.
+//
+// A value has changed because a default did if nobody sets the feature and either nobody did before, or what was set only repeated the
+// former default. To take away a flag that set something else is somebody's act like setting one.
+//
+// # Change of version
+//
+// A Feature's status.version is the version of the component that what is stored belongs to. It follows the highest version that
+// replicas announce, unless a VersionChange that one of them knows lies between; then it stays until the tasks of all changes on the
+// way are done. These begin when no live replica is of another version. Until then nothing that changes stored data runs, the
+// state stays, and the conditions Settled, SafeToUpgrade and SafeToDowngrade name who runs which version; so a replica that is
+// upgraded, or rolled back, alone moves nothing.
+//
+// The feature goes through the transition to the value that it has, with its tasks named Upgrade/v1.5.0/… or Downgrade/v1.5.0/…,
+// lowest change first on the way up, highest first on the way down:
+//
+//	On   TurningOn    the tasks of the change, WaitForUses
+//	Off  TurningOff   WaitForUses, the tasks of the change, CountReferences
+//
+// In a transition to another value they come before the feature's own tasks. After a crash the names say where to go on. With each
+// change that is done status.version moves past it. If the version turns round in the middle, a change of which some task has begun
+// is crossed back with the tasks of that direction, and one that has not begun is left out. The first announcement of a feature runs none.
+//
+// Who upgrades the server wants the upgrade, so these tasks await no confirmation. One that destroys something asks for leave by
+// itself, as ClearCollection does, which fails while data loss is not allowed. The feature then stays in transition, and nothing is
+// lost: the objects can be saved and removed by hand, the server restarted with leave, or the version taken back.
+//
+// For a kind whose old and new schemas have nothing in common, an author
+//
+//   - stores each version of the kind at a place of its own, so that replicas of two releases do not stumble over what the other one
+//     stores while an upgrade rolls out;
+//   - goes on serving the other version for all but creation, without a feature that decides about it, from a type that keeps
+//     what it does not understand: as leftovers to read, save and remove;
+//   - gives the feature one VersionChange, in the same words in both releases, with ClearCollection over the leftovers:
+//     Upgrade clears the old version's, Downgrade the new one's. The newer release does not downgrade itself, but SafeToDowngrade says so.
+//
+// The server under test/integration/lifecycle/upgrade is an example.
+//
+// # Uses
+//
+// What is listed in status.uses goes when no live reporter of its component and version has been there for an hour, or for a minute if
+// the list is nearly full: by what the replica has seen itself, in every Feature of the namespace that is not observed.
 //
 // # Clocks
 //

@@ -50,6 +50,8 @@ type Engine struct {
 	replicas []replica
 	entries  map[string]*entry
 	warmAt   time.Time
+	// unsupported is since when no live reporter has stood for a use of a Feature.
+	unsupported map[string]map[useKey]time.Time
 }
 
 // New returns an engine that does not run yet. The error lists everything that is wrong with the options.
@@ -110,12 +112,17 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.enqueueAll()
 	ticker := e.options.Clock.NewTicker(e.options.Timings.Poll)
 	defer ticker.Stop()
+	usesDue := e.options.Clock.Now()
 	for {
 		e.refresh(ctx)
 		select {
 		case <-changed:
 		case <-ticker.C():
 			e.forget(ctx)
+			if now := e.options.Clock.Now(); !now.Before(usesDue) {
+				e.watchUses()
+				usesDue = now.Add(e.options.Timings.UseRetention / hurry)
+			}
 		case <-ctx.Done():
 			return nil
 		}

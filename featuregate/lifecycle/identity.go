@@ -12,12 +12,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 )
 
 // fieldManager owns what the engine writes.
 const fieldManager = "feature-lifecycle"
+
+// releaseTimeout is how long the end of the process may have to wait for an API that does not answer.
+const releaseTimeout = 5 * time.Second
 
 // identity is the Lease by which the other replicas know this one.
 type identity struct {
@@ -29,18 +33,26 @@ type identity struct {
 	holder string
 	// lease is what this process wrote last; nil if it does not hold the Lease.
 	lease *coordinationv1.Lease
-	held  bool
+	// held tells that it has written the Lease, and tried that it may have.
+	held, tried bool
 }
 
 // run renews the Lease until the context ends.
 func (i *identity) run(ctx context.Context) {
-	logger := klog.FromContext(ctx)
-	for ctx.Err() == nil {
+	logger := klog.FromContext(ctx).WithValues("lease", klog.KRef(i.options.Namespace, i.options.leaseName()))
+	for said := ""; ctx.Err() == nil; {
 		wait := i.options.Timings.RenewInterval
 		err := i.renew(ctx)
-		if err != nil && ctx.Err() == nil {
-			logger.Error(err, "Could not renew the Lease of this replica, which leads no features without it", "lease", klog.KRef(i.options.Namespace, i.options.leaseName()))
+		switch {
+		case err != nil && ctx.Err() == nil:
+			if now := err.Error(); now != said {
+				said = now
+				logger.Error(err, "Could not renew the Lease of this replica, which leads no features without it; trying again")
+			}
 			wait = min(wait, i.options.Timings.Poll)
+		case err == nil && said != "":
+			logger.Info("The Lease of this replica is renewed again")
+			said = ""
 		}
 		pause(ctx, i.options.Clock, wait)
 	}
@@ -53,12 +65,15 @@ func (i *identity) renew(ctx context.Context) error {
 	defer cancel()
 	name := i.options.leaseName()
 	lease := i.lease.DeepCopy()
-	i.lease = nil
+	i.lease, i.tried = nil, true
 	if lease == nil {
 		found, err := i.leases.Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			i.lease, err = i.leases.Create(ctx, i.fill(&coordinationv1.Lease{}), metav1.CreateOptions{FieldManager: fieldManager})
-			i.held = i.held || err == nil
+			var created *coordinationv1.Lease
+			created, err = i.leases.Create(ctx, i.fill(&coordinationv1.Lease{}), metav1.CreateOptions{FieldManager: fieldManager})
+			if err == nil { // With an error there is an object without content.
+				i.lease, i.held = created, true
+			}
 			return err
 		}
 		if err != nil {
@@ -96,15 +111,30 @@ func (i *identity) fill(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	return lease
 }
 
-// release deletes the Lease, so that nobody waits for it to expire.
+// release deletes the Lease, so that nobody waits for it to expire. What became of a renewal that was cut off is not known, so the Lease
+// may have to be read.
 func (i *identity) release(ctx context.Context) {
-	if i.lease == nil {
+	if !i.tried {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, i.options.Timings.RenewInterval)
+	ctx, cancel := context.WithTimeout(ctx, min(i.options.Timings.RenewInterval, releaseTimeout))
 	defer cancel()
-	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &i.lease.UID, ResourceVersion: &i.lease.ResourceVersion}}
-	if err := i.leases.Delete(ctx, i.lease.Name, options); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		lease := i.lease
+		i.lease = nil
+		if lease == nil {
+			var err error
+			if lease, err = i.leases.Get(ctx, i.options.leaseName(), metav1.GetOptions{}); err != nil {
+				return err
+			}
+			if ptr.Deref(lease.Spec.HolderIdentity, "") != i.holder {
+				return nil
+			}
+		}
+		options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion}}
+		return i.leases.Delete(ctx, lease.Name, options)
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
 		klog.FromContext(ctx).V(2).Info("Could not delete the Lease of this replica; it will expire", "err", err)
 	}
 }

@@ -37,6 +37,8 @@ type view struct {
 	question *question
 	// recheckDue tells that those who disagree with a settled feature may be asked again.
 	recheckDue bool
+	// stale are the uses that nobody stands for any more.
+	stale map[useKey]bool
 }
 
 // attemptView is how an attempt stands.
@@ -91,8 +93,9 @@ func (c *change) lookAgain(after time.Duration) {
 type decision struct {
 	view
 	change
-	feature *v1alpha1.Feature
-	wish    wish
+	feature  *v1alpha1.Feature
+	wish     wish
+	versions versions
 }
 
 // next decides what is to be done about a Feature by the replica that leads it.
@@ -100,7 +103,11 @@ func next(feature *v1alpha1.Feature, v view) change {
 	d := &decision{view: v, feature: feature}
 	d.status = *feature.Status.DeepCopy()
 	know, lack := announcers(v.replicas, feature.Name)
-	if feature.Status.Source == v1alpha1.SourceObserved || feature.Status.State == "" && len(know) == 0 || v.local == nil && len(know) > 0 {
+	if feature.Status.Source == v1alpha1.SourceObserved {
+		return d.change
+	}
+	d.forgetStale()
+	if feature.Status.State == "" && len(know) == 0 || v.local == nil && len(know) > 0 {
 		return d.change // No server has announced it, or not this one.
 	}
 	d.status.ObservedGeneration = feature.Generation
@@ -109,11 +116,11 @@ func next(feature *v1alpha1.Feature, v view) change {
 		return d.change
 	}
 	best := highest(know)
-	d.status.Stability, d.status.Locked, d.status.Default, d.status.Version = best.Stability, best.Locked, best.Default, best.Version
-	d.status.Dynamic = isDynamic(know)
+	d.status.Stability, d.status.Locked, d.status.Dynamic = best.Stability, best.Locked, isDynamic(know)
 	d.wish = wishOf(feature.Spec.Desired, know, lack)
+	d.compareReplicas(know, lack)
 
-	d.follow()
+	d.follow(best.Default)
 	if d.takeAttempt(); d.cancel {
 		return change{cancel: true}
 	}
@@ -138,22 +145,24 @@ func (d *decision) inTransition() bool {
 }
 
 // follow begins a transition, or turns one round, if that is wished.
-func (d *decision) follow() {
-	if d.inTransition() && !d.planned() {
-		// Another version of the server began it. All tasks are idempotent, so it can be begun again.
-		d.begin(valueOf(d.status.State), slices.ContainsFunc(d.status.Tasks, awaits))
+func (d *decision) follow(newDefault v1alpha1.Value) {
+	switch first, value := d.status.State == "", valueOf(d.status.State); {
+	case d.wish.agreed() && value != d.wish.value && (first || d.warm):
+		d.begin(d.wish.value, !first && d.defaulted(), true)
+	case !first && (d.versions.outdated || d.inTransition() && !d.planned()):
+		// Its tasks are those of another version of the server. All are idempotent, so it can be begun again.
+		d.begin(value, slices.ContainsFunc(d.status.Tasks, awaits), d.inTransition() && !onlyVersions(d.status.Tasks))
 	}
-	if !d.wish.agreed() {
+	following := d.wish.agreed() && valueOf(d.status.State) == d.wish.value
+	if following || d.status.Default == "" {
+		d.status.Default = newDefault
+	}
+	switch {
+	case !d.wish.agreed():
 		return
-	}
-	first := d.status.State == ""
-	if valueOf(d.status.State) != d.wish.value {
-		if !first && !d.warm {
-			d.lookAgain(d.timings.RenewInterval)
-			return
-		}
-		byDefault := !first && d.status.Source == v1alpha1.SourceDefault && d.wish.source == v1alpha1.SourceDefault
-		d.begin(d.wish.value, byDefault)
+	case !following:
+		d.lookAgain(d.timings.RenewInterval)
+		return
 	}
 	d.status.Configured, d.status.Source = d.wish.value, d.wish.source
 	if d.wish.source == v1alpha1.SourceDefault {
@@ -166,43 +175,58 @@ func (d *decision) follow() {
 	}
 }
 
+// defaulted tells whether the wish is another value only because the default is: nobody sets the feature now, and nobody did, or to
+// what was the default. Until the wish is followed the status keeps the default that it was On or Off by.
+func (d *decision) defaulted() bool {
+	return d.wish.source == v1alpha1.SourceDefault && (d.status.Source == v1alpha1.SourceDefault || d.status.Default == valueOf(d.status.State))
+}
+
 func awaits(task v1alpha1.Task) bool { return task.State == v1alpha1.TaskAwaitingConfirmation }
 
-// planned tells whether this replica knows all tasks that are left.
+// planned tells whether this replica knows all tasks that are left. Those of a change of version are looked at elsewhere.
 func (d *decision) planned() bool {
 	return !slices.ContainsFunc(d.status.Tasks, func(task v1alpha1.Task) bool {
 		_, ok := d.task(task.Name)
-		return !ok && task.Name != Canary
+		return !ok && task.Name != Canary && !isVersionTask(task)
 	})
 }
 
 func (d *decision) task(name string) (Task, bool) {
-	plan := d.local.plan(valueOf(d.status.State))
-	i := slices.IndexFunc(plan, func(t Task) bool { return t.Name == name })
-	if i < 0 {
-		return Task{}, false
-	}
-	return plan[i], true
+	return d.local.task(valueOf(d.status.State), name)
 }
 
-func (d *decision) begin(value v1alpha1.Value, byDefault bool) {
+// begin begins a transition to a value: with all that it takes, or only what a change of version does.
+func (d *decision) begin(value v1alpha1.Value, byDefault, whole bool) {
 	d.status.State = v1alpha1.StateTurningOff
 	if value == v1alpha1.ValueEnabled {
 		d.status.State = v1alpha1.StateTurningOn
 	}
 	d.status.Tasks, d.status.UseEvaluationTime = nil, nil
 	d.began, d.view.counted, d.question = true, false, nil
-	if value == v1alpha1.ValueEnabled && d.canary() {
-		d.status.Tasks = []v1alpha1.Task{{Name: Canary, State: v1alpha1.TaskRunning}}
-	}
-	for _, task := range d.local.plan(value) {
-		out := v1alpha1.Task{Name: task.Name, State: v1alpha1.TaskPending}
-		if task.DataChanging && byDefault {
-			out.State = v1alpha1.TaskAwaitingConfirmation
-			out.Message = "it changes stored data, and the value has changed only because the default did; set the feature by flag or spec.desired, to this value or back"
+	add := func(tasks []Task) {
+		for _, task := range tasks {
+			out := v1alpha1.Task{Name: task.Name, State: v1alpha1.TaskPending}
+			if task.DataChanging && byDefault {
+				out.State = v1alpha1.TaskAwaitingConfirmation
+				out.Message = "it changes stored data, and the value has changed only because the default did; set the feature by flag or spec.desired, to this value or back"
+			}
+			d.status.Tasks = append(d.status.Tasks, out)
 		}
-		d.status.Tasks = append(d.status.Tasks, out)
 	}
+	plan := d.local.plan(value)
+	add(plan.before)
+	d.status.Tasks = append(d.status.Tasks, d.versions.tasks...)
+	switch {
+	case whole && value == v1alpha1.ValueEnabled && d.canary():
+		// Who is in the canary uses the feature, which must have been prepared; but it can be taken back, which changed data cannot.
+		changes := func(t Task) bool { return t.DataChanging }
+		add(slices.DeleteFunc(slices.Clone(plan.own), changes))
+		d.status.Tasks = append(d.status.Tasks, v1alpha1.Task{Name: Canary, State: v1alpha1.TaskPending})
+		add(slices.DeleteFunc(slices.Clone(plan.own), func(t Task) bool { return !changes(t) }))
+	case whole:
+		add(plan.own)
+	}
+	add(plan.after)
 }
 
 // canary tells whether only part of the reporters shall see the feature.
@@ -219,9 +243,8 @@ func (d *decision) takeAttempt() {
 	}
 	wanted := !d.began && d.inTransition() && d.status.State == a.state && len(d.status.Tasks) > 0 && d.status.Tasks[0].Name == a.task &&
 		d.status.Tasks[0].Attempts == a.attempts && d.status.Tasks[0].LastAttemptTime.Equal(&a.started)
-	if wanted && !a.ended {
-		task, _ := d.task(a.task)
-		wanted = !task.DataChanging || d.wish.agreed()
+	if _, ofVersion := crossingOf(a.task); wanted && (!a.ended || ofVersion) {
+		wanted = d.halted(a.task) == ""
 	}
 	switch {
 	case !a.ended && !wanted:
@@ -254,6 +277,7 @@ func (d *decision) takeOutcome(a *attemptView) {
 		d.change.counted, d.view.counted = true, true
 	default:
 		d.status.Tasks = d.status.Tasks[1:]
+		d.passed(a.task)
 	}
 }
 
@@ -327,11 +351,12 @@ func (d *decision) workFirst() bool {
 		return d.waitForCanary(first)
 	}
 	task, _ := d.task(first.Name)
+	halted := d.halted(first.Name)
 	switch {
 	case first.State == v1alpha1.TaskAwaitingConfirmation, d.attempt != nil:
-	case task.DataChanging && !d.wish.agreed():
-		first.State, first.Message = v1alpha1.TaskPending, fmt.Sprintf("halted, since it changes stored data while replicas disagree: %s", d.wish.dispute)
-	case task.DataChanging && !d.warm:
+	case halted != "":
+		first.State, first.Message = v1alpha1.TaskPending, halted
+	case (task.DataChanging || isVersionTask(*first)) && !d.warm:
 		d.lookAgain(d.timings.RenewInterval)
 	case d.now.Before(d.notBefore):
 		d.lookAgain(d.notBefore.Sub(d.now))
@@ -342,4 +367,17 @@ func (d *decision) workFirst() bool {
 		d.start, d.claim = true, true
 	}
 	return false
+}
+
+// halted tells why a task must not run now; empty if it may.
+func (d *decision) halted(name string) string {
+	task, _ := d.task(name)
+	_, ofVersion := crossingOf(name)
+	switch {
+	case task.DataChanging && !d.wish.agreed():
+		return "halted, since it changes stored data while replicas disagree: " + d.wish.dispute
+	case ofVersion && d.versions.target == "", task.DataChanging && d.versions.apart:
+		return "halted, while replicas of several versions are live: " + d.versions.who
+	}
+	return ""
 }

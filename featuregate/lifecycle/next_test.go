@@ -275,22 +275,22 @@ func TestNext(t *testing.T) {
 		},
 		"a canary begins": {
 			feature: canary(10, wishing(on, feature("Off", off, byDefault))), view: look(says("a", off, byDefault, dynamicOnes)),
-			want: summary{"TurningOn", on, "Dynamic", []string{"Canary Running", "Prepare Pending", "Overwrite Pending", "WaitForUses Pending"}, "", "Available", moving},
+			want: summary{"TurningOn", on, "Dynamic", []string{"Prepare Running", "Canary Pending", "Overwrite Pending", "WaitForUses Pending"}, "start", "Available", moving},
 		},
 		"a canary goes on": {
-			feature: canary(0, wishing(on, feature("TurningOn", on, "Dynamic", "Canary Running", "Prepare Pending"))), view: look(says("a", off, byDefault, dynamicOnes)),
-			want: summary{"TurningOn", on, "Dynamic", []string{"Canary Running", "Prepare Pending"}, "", "Available", moving},
+			feature: canary(0, wishing(on, feature("TurningOn", on, "Dynamic", "Canary Running", "WaitForUses Pending"))), view: look(says("a", off, byDefault, dynamicOnes)),
+			want: summary{"TurningOn", on, "Dynamic", []string{"Canary Running", "WaitForUses Pending"}, "", "Available", moving},
 		},
 		"a canary reaches all": {
-			feature: canary(100, wishing(on, feature("TurningOn", on, "Dynamic", "Canary Running", "Prepare Pending"))), view: look(says("a", off, byDefault, dynamicOnes)),
-			want: summary{"TurningOn", on, "Dynamic", []string{"Prepare Running"}, "start", "Available", moving},
+			feature: canary(100, wishing(on, feature("TurningOn", on, "Dynamic", "Canary Running", "WaitForUses Pending"))), view: look(says("a", off, byDefault, dynamicOnes)),
+			want: summary{"TurningOn", on, "Dynamic", []string{"WaitForUses Running"}, "ask", "Available", moving},
 		},
 		"a canary is removed": {
-			feature: wishing(on, feature("TurningOn", on, "Dynamic", "Canary Running", "Prepare Pending")), view: look(says("a", off, byDefault, dynamicOnes)),
-			want: summary{"TurningOn", on, "Dynamic", []string{"Prepare Running"}, "start", "Available", moving},
+			feature: wishing(on, feature("TurningOn", on, "Dynamic", "Canary Running", "WaitForUses Pending")), view: look(says("a", off, byDefault, dynamicOnes)),
+			want: summary{"TurningOn", on, "Dynamic", []string{"WaitForUses Running"}, "ask", "Available", moving},
 		},
 		"a canary is taken back": {
-			feature: canary(10, wishing(off, feature("TurningOn", on, "Dynamic", "Canary Running", "Prepare Pending"))), view: look(says("a", off, byDefault, dynamicOnes)),
+			feature: canary(10, wishing(off, feature("TurningOn", on, "Dynamic", "Canary Running", "WaitForUses Pending"))), view: look(says("a", off, byDefault, dynamicOnes)),
 			want: summary{"TurningOff", off, "Dynamic", []string{"WaitForUses Running", "Check Pending", "Sweep Pending"}, "ask", "Available", moving},
 		},
 		"a canary without a wish": {
@@ -298,9 +298,9 @@ func TestNext(t *testing.T) {
 			want: summary{"Off", off, byDefault, nil, "", "Settled Available", calm},
 		},
 		"a canary without an agreement on the feature being dynamic": {
-			feature: canary(10, wishing(on, feature("TurningOn", on, "Dynamic", "Canary Running", "Prepare Pending"))),
+			feature: canary(10, wishing(on, feature("TurningOn", on, "Dynamic", "Canary Running", "WaitForUses Pending"))),
 			view:    look(says("a", off, byDefault), says("b", on, byFlag, dynamicOnes)),
-			want:    summary{"TurningOn", on, "Dynamic", []string{"Canary Running", "Prepare Pending"}, "", "Conflict Available", "Settled Dangling"},
+			want:    summary{"TurningOn", on, "Dynamic", []string{"Canary Running", "WaitForUses Pending"}, "", "Conflict Available", "Settled Dangling"},
 		},
 		"nobody announces it": {
 			feature: feature("Off", off, byFlag), view: look(lacks("a", "server", "v1.7.9")),

@@ -63,6 +63,9 @@ type Timings struct {
 	ProgressInterval time.Duration
 	// RecheckInterval is how often reporters are asked again that disagree with a feature that is On or Off; 5 min.
 	RecheckInterval time.Duration
+	// UseRetention is how long a use stays in status.uses while no live reporter stands for it: no Lease of its component and version; 1 h.
+	// It is a sixtieth of that while the list is nearly full.
+	UseRetention time.Duration
 	// Poll is how often Leases are looked at for those that have expired; 1 s.
 	Poll time.Duration
 }
@@ -80,6 +83,7 @@ func (t Timings) withDefaults() Timings {
 		{&t.RetryMax, 5 * time.Minute},
 		{&t.ProgressInterval, time.Second},
 		{&t.RecheckInterval, 5 * time.Minute},
+		{&t.UseRetention, time.Hour},
 		{&t.Poll, time.Second},
 	} {
 		if *d.of == 0 {

@@ -177,6 +177,7 @@ func (e *Engine) view(feature *v1alpha1.Feature, entry *entry, replicas []replic
 		now: now, timings: e.options.Timings, replicas: replicas, local: e.features[feature.Name], retention: e.options.Retention,
 		notBefore: entry.notBefore, counted: entry.counted, question: entry.question,
 		progressDue: now.Sub(entry.written) >= e.options.Timings.ProgressInterval,
+		stale:       e.staleUses(feature, now),
 	}
 	e.mu.Lock()
 	v.warm = !now.Before(e.warmAt)

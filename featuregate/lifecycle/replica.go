@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/ptr"
@@ -40,6 +41,8 @@ type announcement struct {
 	Locked    bool               `json:"locked,omitempty"`
 	Dynamic   bool               `json:"dynamic,omitempty"`
 	Version   string             `json:"version"`
+	// Changes are the versions that changed what is stored, with commas between them.
+	Changes string `json:"changes,omitempty"`
 }
 
 // announced is the annotation.
@@ -55,6 +58,7 @@ func announce(o *Options) (string, error) {
 		a := announcement{
 			Value: f.Configured, Source: f.Source, Default: f.Default,
 			Stability: f.Stability, Locked: f.Locked, Dynamic: f.Dynamic, Version: f.Version,
+			Changes: strings.Join(f.changes(), ","),
 		}
 		if a.Source == "" {
 			a.Source = v1alpha1.SourceDefault

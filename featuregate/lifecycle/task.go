@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -21,7 +22,8 @@ const (
 	WaitForUses = featuregate.TaskWaitForUses
 	// CountReferences counts what is left of a feature's use when all other tasks of turning it off are done.
 	CountReferences = "CountReferences"
-	// Canary is the first task of turning a feature on by spec.desired while spec.canary is set. The reporters read spec.canary.
+	// Canary is the task of turning a feature on by spec.desired while spec.canary is set, when it has been prepared. The reporters
+	// read spec.canary while it is the first task left.
 	Canary = featuregate.TaskCanary
 )
 
@@ -43,6 +45,8 @@ type Feature struct {
 	On []Task
 	// Off are the tasks of turning it off, after nobody uses it any more.
 	Off []Task
+	// Versions are the versions that changed what is stored in a way that the versions before cannot read, or the other way round.
+	Versions []VersionChange
 	// Count counts stored objects that use the feature; nil if none can.
 	Count Count
 }
@@ -128,29 +132,42 @@ func (f *Feature) validate() []error {
 	if f.Source != "" && f.Source != v1alpha1.SourceDefault && f.Source != v1alpha1.SourceCommandLine {
 		errs = append(errs, fmt.Errorf("feature %s: Source is %q; set CommandLine or Default", f.Name, f.Source))
 	}
-	for _, tasks := range [][]Task{f.On, f.Off} {
-		seen := map[string]bool{WaitForUses: true, CountReferences: true, Canary: true}
-		for _, task := range tasks {
-			if task.Name == "" || seen[task.Name] || task.Run == nil {
-				errs = append(errs, fmt.Errorf("feature %s: task %q lacks a function, or a name that no other task of that direction has", f.Name, task.Name))
-			}
-			seen[task.Name] = true
-		}
-	}
-	return errs
+	errs = append(errs, f.validateTasks(f.On)...)
+	errs = append(errs, f.validateTasks(f.Off)...)
+	return append(errs, f.validateVersions()...)
 }
 
-// plan is the list of tasks of one direction, first to last.
-func (f *Feature) plan(wish v1alpha1.Value) []Task {
-	wait := Task{Name: WaitForUses}
+// plan is the tasks of one direction: the feature's own, and what goes before and after them and those of a change of version.
+type plan struct {
+	before, own, after []Task
+}
+
+func (f *Feature) plan(wish v1alpha1.Value) plan {
+	wait := []Task{{Name: WaitForUses}}
 	if wish == v1alpha1.ValueEnabled {
-		return append(f.On[:len(f.On):len(f.On)], wait)
+		return plan{own: f.On, after: wait}
 	}
-	tasks := append([]Task{wait}, f.Off...)
+	out := plan{before: wait, own: f.Off}
 	if f.Count != nil {
-		tasks = append(tasks, Task{Name: CountReferences, Run: f.count})
+		out.after = []Task{{Name: CountReferences, Run: f.count}}
 	}
-	return tasks
+	return out
+}
+
+// task finds a task by its name in the status of a feature that has a value or is on its way to it.
+func (f *Feature) task(value v1alpha1.Value, name string) (Task, bool) {
+	var tasks []Task
+	if c, ok := crossingOf(name); ok {
+		tasks = f.tasksOf(c)
+	} else {
+		plan := f.plan(value)
+		tasks = slices.Concat(plan.before, plan.own, plan.after)
+	}
+	i := slices.IndexFunc(tasks, func(t Task) bool { return t.Name == name })
+	if i < 0 {
+		return Task{}, false
+	}
+	return tasks[i], true
 }
 
 func (f *Feature) count(ctx context.Context, progress *Progress) error {

@@ -50,7 +50,9 @@ func announcers(replicas []replica, name string) (know []said, lack []replica) {
 	return know, lack
 }
 
-// wishOf forms the wish. A source counts as CommandLine only if it is that on all replicas.
+// wishOf forms the wish. A source counts as CommandLine only if it is that on all replicas: as long as one has a value by default,
+// that it is the one somebody wants is not known. To take a flag or spec.desired away is as much somebody's act as to set one, so
+// what changes thereby waits for no confirmation; but see decision.defaulted for a flag that only repeated what was the default.
 func wishOf(desired v1alpha1.Value, know []said, lack []replica) wish {
 	if desired != "" && isDynamic(know) {
 		return wish{value: desired, source: v1alpha1.SourceDynamic}
@@ -84,9 +86,18 @@ func isDynamic(know []said) bool {
 	return !slices.ContainsFunc(know, func(a said) bool { return !a.Dynamic || a.Locked })
 }
 
+// lowest returns what the replica with the lowest version of the feature's component announces.
+func lowest(know []said) announcement {
+	return slices.MinFunc(know, compareAnnouncers).announcement
+}
+
 // highest returns what the replica with the highest version of the feature's component announces.
 func highest(know []said) announcement {
-	return slices.MaxFunc(know, func(a, b said) int { return compareVersions(a.announcement.Version, b.announcement.Version) }).announcement
+	return slices.MaxFunc(know, compareAnnouncers).announcement
+}
+
+func compareAnnouncers(a, b said) int {
+	return compareVersions(a.announcement.Version, b.announcement.Version)
 }
 
 // compareVersions puts what is no version below all others.

@@ -99,6 +99,7 @@ type FeatureStatus struct {
 	Dynamic bool `json:"dynamic,omitempty" protobuf:"varint,4,opt,name=dynamic"`
 
 	// version is the version of the component that announced this feature, such as v1.37.1; of several, the highest.
+	// While the tasks of a change of version are left, it is the version before.
 	// +optional
 	Version string `json:"version,omitempty" protobuf:"bytes,5,opt,name=version"`
 

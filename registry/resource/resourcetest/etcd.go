@@ -28,6 +28,9 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
+// Etcd is the package's etcd, for tests that start servers in other processes. Its endpoint is a socket.
+func Etcd() *clientv3.Client { return shared }
+
 func runWithEtcd(m *testing.M) (int, error) {
 	dir, err := os.MkdirTemp("", "annex-etcd-")
 	if err != nil {

@@ -5,6 +5,7 @@ package resourcetest
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -52,6 +53,8 @@ type Options struct {
 	Handler func(api http.Handler, config *genericapiserver.Config) http.Handler
 	// Prefix is where keys begin in the package's etcd. Servers are kept apart by default; replicas name the same one.
 	Prefix string
+	// Etcd is used in place of the package's; optional.
+	Etcd *clientv3.Client
 	// Configure may change the server's configuration last; optional.
 	Configure func(config *genericapiserver.Config)
 	// Installed is called with the server once it has its kinds, and before it runs; optional.
@@ -79,7 +82,10 @@ const UserHeader = "X-Test-User"
 // Start serves the group until the test ends.
 func Start(t testing.TB, options Options) *Server {
 	t.Helper()
-	if shared == nil {
+	if options.Etcd == nil {
+		options.Etcd = shared
+	}
+	if options.Etcd == nil {
 		t.Fatal("the package has no etcd; call resourcetest.Main from its TestMain")
 	}
 	if options.Prefix == "" {
@@ -118,7 +124,7 @@ func Start(t testing.TB, options Options) *Server {
 		if err := served.Install(group); err != nil {
 			t.Fatalf("installing kinds: %v", err)
 		}
-		infos = append(infos, group.APIGroupInfo())
+		infos = add(infos, group.APIGroupInfo())
 	}
 	if err := server.InstallAPIGroups(infos...); err != nil {
 		t.Fatalf("installing the groups: %v", err)
@@ -139,9 +145,21 @@ func Start(t testing.TB, options Options) *Server {
 	waitReady(t, listener.URL)
 	return &Server{
 		Config: &rest.Config{Host: listener.URL, QPS: -1, Timeout: 30 * time.Second},
-		Etcd:   shared,
+		Etcd:   options.Etcd,
 		Prefix: options.Prefix,
 	}
+}
+
+// add adds a group, or to one of the same name, which can be served but once, its version.
+func add(infos []*genericapiserver.APIGroupInfo, info *genericapiserver.APIGroupInfo) []*genericapiserver.APIGroupInfo {
+	for _, before := range infos {
+		if before.PrioritizedVersions[0].Group == info.PrioritizedVersions[0].Group {
+			before.PrioritizedVersions = append(before.PrioritizedVersions, info.PrioritizedVersions...)
+			maps.Copy(before.VersionedResourcesStorageMap, info.VersionedResourcesStorageMap)
+			return infos
+		}
+	}
+	return append(infos, info)
 }
 
 // waitReady waits until the watch caches are filled for the first time.
@@ -185,7 +203,7 @@ func optionsGetter(options Options) generic.RESTOptionsGetter {
 		config := storagebackend.NewDefaultConfig(options.Prefix, codec)
 		return generic.RESTOptions{
 			StorageConfig:           config.ForResource(resource),
-			Decorator:               storage.Decorator(guarded(shared), nil),
+			Decorator:               storage.Decorator(guarded(options.Etcd), nil),
 			EnableGarbageCollection: true,
 			DeleteCollectionWorkers: 2,
 			ResourcePrefix:          resource.Group + "/" + resource.Resource,

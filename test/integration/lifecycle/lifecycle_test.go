@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +44,7 @@ type stage struct {
 	t         *testing.T
 	server    *harness.Server
 	namespace string
+	timings   lifecycle.Timings
 
 	mu  sync.Mutex
 	log []string
@@ -55,7 +57,7 @@ func newStage(t *testing.T, server *harness.Server) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &stage{t: t, server: server, namespace: created.Name}
+	return &stage{t: t, server: server, namespace: created.Name, timings: lifecycleTimings}
 }
 
 func (s *stage) note(format string, args ...any) {
@@ -122,7 +124,7 @@ func (s *stage) start(instance, version string, features ...lifecycle.Feature) *
 	}
 	engine, err := lifecycle.New(lifecycle.Options{
 		Component: "server", Instance: instance, Version: version, Namespace: s.namespace, Features: features,
-		Client: client, Leases: leases.CoordinationV1(), Timings: lifecycleTimings,
+		Client: client, Leases: leases.CoordinationV1(), Timings: s.timings,
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -223,6 +225,8 @@ func TestLifecycle(t *testing.T) {
 		"waiting for removal":    testWaitingForRemoval,
 		"clearing a collection":  testClearingACollection,
 		"one of three rolls off": testRollingOne,
+		"uses that are over":     testUsesThatAreOver,
+		"a list that is full":    testFullList,
 	} {
 		t.Run(name, func(t *testing.T) { test(newStage(t, server)) })
 	}
@@ -286,6 +290,7 @@ func testReplicasDisagree(s *stage) {
 		replicas[name] = s.start(name, "v1.0.0", set(enabled))
 	}
 	s.settles(v1alpha1.StateOn)
+	history := s.record()
 	for i, name := range []string{"a", "b", "c"} {
 		replicas[name].end(s.t)
 		replicas[name] = s.start(name, "v1.0.0", set(disabled))
@@ -310,25 +315,7 @@ func testReplicasDisagree(s *stage) {
 	if isTrue(f, v1alpha1.FeatureConflict) || !strings.HasSuffix(s.notes(), "Prepare@TurningOn Sweep@TurningOff") {
 		s.t.Errorf("after they agree: tasks %q, conditions %+v", s.notes(), f.Status.Conditions)
 	}
-}
-
-// testRollingOne upgrades one replica of three to a version with another default, and rolls it back.
-func testRollingOne(s *stage) {
-	for _, name := range []string{"a", "b"} {
-		s.start(name, "v1.0.0", s.foo(enabled, v1alpha1.SourceDefault))
-	}
-	one := s.start("c", "v1.0.0", s.foo(enabled, v1alpha1.SourceDefault))
-	s.settles(v1alpha1.StateOn)
-	for range 2 {
-		one.end(s.t)
-		one = s.start("c", "v1.1.0", s.foo(disabled, v1alpha1.SourceDefault))
-		s.wait("in conflict", func(f *v1alpha1.Feature) bool { return isTrue(f, v1alpha1.FeatureConflict) })
-		s.holdsFor(time.Second, func(f *v1alpha1.Feature) bool { return f.Status.State == v1alpha1.StateOn })
-		one.kill(s.t)
-		one = s.start("c", "v1.0.0", s.foo(enabled, v1alpha1.SourceDefault))
-		s.settles(v1alpha1.StateOn)
-	}
-	if strings.Contains(s.notes(), "Sweep") {
-		s.t.Errorf("tasks: %s", s.notes())
+	if diff := cmp.Diff([]string{"On", "TurningOff", "Off"}, history.states(f.ResourceVersion)); diff != "" {
+		s.t.Errorf("states from beginning to end (-want,+got):\n%s", diff)
 	}
 }
