@@ -20,12 +20,16 @@ type guard struct {
 	// anew has features be read from the store, because what the process remembers would not be found out to be out of date, or
 	// has been already.
 	anew bool
+	// dry is a request that writes nothing.
+	dry bool
 }
 
 // guardedWrite is what one attempt at writing a key comes with.
 type guardedWrite struct {
 	pins      []pin
 	companion *companionWrite
+	// waits says that the object has finalizers, for which a deletion has to wait.
+	waits bool
 }
 
 // pin says that key had this mod revision when a rule read it; 0 says that it was absent.
@@ -67,6 +71,15 @@ func (g *guard) add(own string, p pin) {
 	g.writes[own] = w
 }
 
+// wait has the deletion of own begin anew if it would not wait for finalizers.
+func (g *guard) wait(own string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := g.writes[own]
+	w.waits = true
+	g.writes[own] = w
+}
+
 // conclude keeps the verdict on the object that has been prepared.
 func (g *guard) conclude(v verdict) {
 	g.mu.Lock()
@@ -90,6 +103,23 @@ func (g *guard) readsAnew() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.anew
+}
+
+// IsDryRun tells a rule that nothing will be written.
+func IsDryRun(ctx context.Context) bool {
+	g := guardFrom(ctx)
+	if g == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.dry
+}
+
+func (g *guard) runDry() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.anew, g.dry = true, true
 }
 
 // of returns what a write of own comes with. A nil guard has nothing.

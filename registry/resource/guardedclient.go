@@ -49,6 +49,9 @@ func (c *guardedClient) OptimisticDelete(ctx context.Context, key string, expect
 	if t.plain() {
 		return c.Interface.OptimisticDelete(ctx, key, expected, opts)
 	}
+	if t.guarded.waits {
+		return kubernetes.DeleteResponse{}, &pinBrokenError{own: key, other: key}
+	}
 	writes := []clientv3.Op{clientv3.OpDelete(key)}
 	if companion := t.guarded.companion; companion != nil {
 		writes = append(writes, clientv3.OpDelete(companion.key))
@@ -83,7 +86,7 @@ type transaction struct {
 }
 
 func (t transaction) plain() bool {
-	return len(t.guarded.pins) == 0 && t.guarded.companion == nil && t.fence == nil
+	return len(t.guarded.pins) == 0 && t.guarded.companion == nil && !t.guarded.waits && t.fence == nil
 }
 
 // outcome is what a guarded transaction did; current is the object's own key where its revision was not the expected one.

@@ -6,6 +6,9 @@ package resource
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -48,7 +51,7 @@ func (g *guardedStore[T]) Update(ctx context.Context, name string, info rest.Upd
 func (g *guardedStore[T]) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	var done bool
 	out, err := repeat(ctx, g.conflict(name), func(ctx context.Context) (out runtime.Object, err error) {
-		out, done, err = g.store.Delete(ctx, name, g.onDelete(validate), options.DeepCopy())
+		out, done, err = g.store.Delete(ctx, name, g.onDelete(validate, options), options.DeepCopy())
 		return out, err
 	})
 	return out, done, err
@@ -56,7 +59,7 @@ func (g *guardedStore[T]) Delete(ctx context.Context, name string, validate rest
 
 func (g *guardedStore[T]) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *metainternalversion.ListOptions) (runtime.Object, error) {
 	return repeat(ctx, g.conflict(""), func(ctx context.Context) (runtime.Object, error) {
-		return g.store.DeleteCollection(ctx, g.onDelete(validate), options.DeepCopy(), list)
+		return g.store.DeleteCollection(ctx, g.onDelete(validate, options), options.DeepCopy(), list)
 	})
 }
 
@@ -87,7 +90,7 @@ func repeat[R any](ctx context.Context, giveUp error, attempt func(ctx context.C
 // readAnewIfDry has a dry run look twice: it compares nothing that would tell that what the process remembers is out of date.
 func readAnewIfDry(ctx context.Context, dryRun []string) {
 	if dryrun.IsDryRun(dryRun) {
-		guardFrom(ctx).readAnew()
+		guardFrom(ctx).runDry()
 	}
 }
 
@@ -120,14 +123,25 @@ func (g *guardedStore[T]) onUpdate(validate rest.ValidateObjectUpdateFunc) rest.
 			}
 		}
 		peers, err := g.beginPrepared(ctx, obj)
-		if err != nil || g.rules.Update == nil {
+		if err != nil {
 			return err
 		}
-		return g.rules.Update(ctx, peers, obj.(T), old.(T))
+		if old := old.(T); old.GetDeletionTimestamp() != nil && len(obj.(T).GetFinalizers()) == 0 {
+			// The store deletes what has this name by then, which may be another object.
+			revision, err := revisionOf(old)
+			if err != nil {
+				return err
+			}
+			peers.guard.add(peers.own, pin{key: peers.own, revision: revision})
+		}
+		if g.rules.Update == nil {
+			return nil
+		}
+		return peers.confirm(ctx, old.(T), g.rules.Update(ctx, peers, obj.(T), old.(T)))
 	}
 }
 
-func (g *guardedStore[T]) onDelete(validate rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+func (g *guardedStore[T]) onDelete(validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
 		if validate != nil {
 			if err := validate(ctx, obj); err != nil {
@@ -135,10 +149,17 @@ func (g *guardedStore[T]) onDelete(validate rest.ValidateObjectFunc) rest.Valida
 			}
 		}
 		peers, err := g.begin(ctx, nameOf(obj), nil)
-		if err != nil || g.rules.Delete == nil {
+		if err != nil {
 			return err
 		}
-		return g.rules.Delete(ctx, peers, obj.(T))
+		if waitsForFinalizers(obj.(T), options) {
+			// The store looks for finalizers first and deletes then, even if there are some by then.
+			peers.guard.wait(peers.own)
+		}
+		if g.rules.Delete == nil {
+			return nil
+		}
+		return peers.confirm(ctx, obj.(T), g.rules.Delete(ctx, peers, obj.(T)))
 	}
 }
 
@@ -192,6 +213,45 @@ func (p *pinningPeers[T]) Get(ctx context.Context, name string) (T, bool, error)
 	}
 	p.guard.add(p.own, pin{key: position.Key, revision: position.Revision})
 	return out, position.Revision != 0, nil
+}
+
+// confirm sees to it that a refusal is about the object as it is: what the rules looked at was read after it, when it may have
+// been another already. The request is repeated then. What is not refused is compared in the transaction.
+func (p *pinningPeers[T]) confirm(ctx context.Context, read T, refusal error) error {
+	if refusal == nil {
+		return nil
+	}
+	revision, err := revisionOf(read)
+	if err != nil {
+		return err
+	}
+	_, position, err := p.Read(ctx, read.GetName())
+	switch {
+	case err != nil:
+		return err
+	case position.Revision != revision:
+		return &pinBrokenError{own: p.own, other: p.own}
+	}
+	return refusal
+}
+
+// revisionOf is the mod revision of an object that was read.
+func revisionOf(read metav1.Object) (int64, error) {
+	revision, err := strconv.ParseInt(read.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("reading the resource version of %s: %w", read.GetName(), err)
+	}
+	return revision, nil
+}
+
+// waitsForFinalizers tells whether a deletion only marks the object. Those of the garbage collector are dropped where the
+// options say that dependents do not matter.
+func waitsForFinalizers(obj metav1.Object, options *metav1.DeleteOptions) bool {
+	drops := options != nil && (options.PropagationPolicy != nil && *options.PropagationPolicy == metav1.DeletePropagationBackground ||
+		options.OrphanDependents != nil && !*options.OrphanDependents) //nolint:staticcheck // the store obeys it as well
+	return slices.ContainsFunc(obj.GetFinalizers(), func(finalizer string) bool {
+		return !drops || finalizer != metav1.FinalizerOrphanDependents && finalizer != metav1.FinalizerDeleteDependents
+	})
 }
 
 // corruptDeleter deletes objects that cannot be read. Rules need the object and are bypassed; the companion goes with it.
