@@ -33,6 +33,7 @@ const (
 	kubernetes     = "k8s.io/kubernetes"
 	apiserver      = "k8s.io/apiserver"
 	clientGo       = "k8s.io/client-go"
+	prometheus     = "github.com/prometheus"
 )
 
 // rooms is who may import whom.
@@ -57,8 +58,14 @@ var rooms = []room{
 	{
 		dir:     "clusteridentity",
 		imports: []string{servedVersions, "generated"},
-		never:   []string{apiserver, "registry", "controllers", "server"},
+		never:   []string{apiserver, prometheus, "registry", "controllers", "server"},
 		why:     "clusteridentity/ is a library for other projects and a client of the API like any other; its dependencies stay few",
+	},
+	{
+		dir:     "clusteridentity/metrics",
+		imports: []string{"clusteridentity$"},
+		never:   []string{apiserver, "registry", "controllers", "server"},
+		why:     "clusteridentity/metrics is for programs that have Prometheus' library anyway, and adds nothing to it",
 	},
 	{
 		dir:     "registry",
