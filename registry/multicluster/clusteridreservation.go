@@ -26,6 +26,11 @@ var clusterIDReservations = resource.Kind[*multicluster.ClusterIDReservation]{
 	ValidateUpdate:       validation.ValidateClusterIDReservationUpdate,
 	ValidateStatusUpdate: validation.ValidateClusterIDReservationStatusUpdate,
 
+	SelectableFields: map[string]func(*multicluster.ClusterIDReservation) string{
+		"spec.clusterSet": func(r *multicluster.ClusterIDReservation) string { return r.Spec.ClusterSet },
+		"spec.clusterID":  func(r *multicluster.ClusterIDReservation) string { return r.Spec.ClusterID },
+		"spec.clusterUID": func(r *multicluster.ClusterIDReservation) string { return string(r.Spec.ClusterUID) },
+	},
 	Columns: []resource.Column[*multicluster.ClusterIDReservation]{
 		{Name: "Set", Description: "Set of clusters in which the id is reserved.", Of: func(r *multicluster.ClusterIDReservation) any { return r.Spec.ClusterSet }},
 		{Name: "ID", Description: "Id that is reserved.", Of: func(r *multicluster.ClusterIDReservation) any { return r.Spec.ClusterID }},

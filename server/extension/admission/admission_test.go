@@ -226,6 +226,48 @@ func TestDynamicFeatures(t *testing.T) {
 	}
 }
 
+// TestWishesThatCannotBeGranted has Features for which no --dynamic-features would help.
+func TestWishesThatCannotBeGranted(t *testing.T) {
+	t.Parallel()
+	server := start(t, featuresv1alpha1.SchemeGroupVersion, featuresinstall.Install, features.Install, admission.NewDynamicFeatures())
+	client := as(t, server, "alice").FeaturesV1alpha1().Features("kube-system")
+	for name, tc := range map[string]struct {
+		status featuresv1alpha1.FeatureStatus
+		want   string
+	}{
+		"Locked":        {featuresv1alpha1.FeatureStatus{Locked: true, Default: "Enabled", Stability: "GA"}, "locked to its default, which is Enabled"},
+		"LockedAlpha":   {featuresv1alpha1.FeatureStatus{Locked: true, Default: "Disabled", Stability: "Alpha"}, "locked to its default, which is Disabled"},
+		"LockedDynamic": {featuresv1alpha1.FeatureStatus{Locked: true, Dynamic: true}, "locked to its default, which is unknown"},
+		"GA":            {featuresv1alpha1.FeatureStatus{Stability: "GA"}, "is GA"},
+		"DynamicGA":     {featuresv1alpha1.FeatureStatus{Stability: "GA", Dynamic: true}, "is GA"},
+		"Observed":      {featuresv1alpha1.FeatureStatus{Stability: "Beta", Source: "Observed", State: "On"}, "--feature-gates=Observed=true or false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			created, err := client.Create(t.Context(), &featuresv1alpha1.Feature{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			created.Status = tc.status
+			stored, err := client.UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored.Spec.Desired = featuresv1alpha1.ValueDisabled
+			_, updating := client.Update(t.Context(), stored, metav1.UpdateOptions{})
+			_, patching := client.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"desired":"Enabled"}}`), metav1.PatchOptions{})
+			_, applying := client.Apply(t.Context(), featuresapply.Feature(name, "kube-system").WithSpec(featuresapply.FeatureSpec().WithDesired(featuresv1alpha1.ValueEnabled)),
+				metav1.ApplyOptions{FieldManager: "a", Force: true})
+			for verb, err := range map[string]error{"update": updating, "patch": patching, "apply": applying} {
+				wantForbidden(t, verb, err, tc.want)
+				if err != nil && strings.Contains(err.Error(), "--dynamic-features") {
+					t.Errorf("%s: the advice does not help: %v", verb, err)
+				}
+			}
+		})
+	}
+}
+
 func wantForbidden(t *testing.T, what string, err error, message string) {
 	t.Helper()
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), message) {

@@ -4,7 +4,7 @@
 // Package admission judges requests to Annex's own kinds by more than the object: by who asks, and by what the server allows.
 //
 //   - ReservedClaimNames: names of the Kubernetes project need the verb reserve on clusterclaims.
-//   - ReservationOwner: a ClusterIDReservation is deleted by its owner, or with the verb reserve on clusteridreservations.
+//   - ReservationOwner: a ClusterIDReservation is changed and deleted by its owner, or with the verb reserve on clusteridreservations.
 //   - DynamicFeatures: spec.desired of a Feature is set only where the server allows it.
 //
 // All are validating plugins, so they see each object of a delete-collection, objects made by apply, and generated names.

@@ -17,7 +17,8 @@ import (
 const DynamicFeaturesName = "DynamicFeatures"
 
 // DynamicFeatures lets spec.desired of a Feature be set or changed only while status.dynamic is true, which the server
-// that owns the feature sets (KEP-3920, stage 3). Clearing it, and writing it as it is, is always allowed.
+// that owns the feature sets (KEP-3920, stage 3), and never on one that is locked or GA. Clearing it, and writing it as it is, is
+// always allowed.
 type DynamicFeatures struct {
 	*admission.Handler
 }
@@ -33,10 +34,38 @@ func (p *DynamicFeatures) Validate(_ context.Context, request admission.Attribut
 	if !ok || !concerns(request, features.Resource("features")) || feature.Spec.Desired == "" {
 		return nil
 	}
-	if old, ok := request.GetOldObject().(*features.Feature); ok && (old.Status.Dynamic || old.Spec.Desired == feature.Spec.Desired) {
+	status := &features.FeatureStatus{} // A new Feature has not been announced.
+	if old, ok := request.GetOldObject().(*features.Feature); ok {
+		if old.Spec.Desired == feature.Spec.Desired {
+			return nil
+		}
+		status = &old.Status
+	}
+	reason := fixed(status, feature.Name, request.GetNamespace())
+	if reason == "" {
 		return nil
 	}
-	return apierrors.NewForbidden(features.Resource("features"), feature.Name, fmt.Errorf(
-		"spec.desired cannot be set because status.dynamic is false; start the server that owns the feature with --dynamic-features=%s/%s to turn it on and off through the API",
-		request.GetNamespace(), feature.Name))
+	return apierrors.NewForbidden(features.Resource("features"), feature.Name, fmt.Errorf("spec.desired cannot be set because %s", reason))
+}
+
+// fixed tells why a wish would have no effect, and what to do instead; it is empty if a wish is heard.
+func fixed(status *features.FeatureStatus, name, namespace string) string {
+	switch {
+	case status.Locked:
+		return fmt.Sprintf("the feature is locked to its default, which is %s; neither the API nor a flag can change it in this version", orUnknown(status.Default))
+	case status.Stability == features.StabilityGA:
+		return "the feature is GA, and is no longer turned on and off through the API; as long as its gate is not locked, --feature-gates of the server that owns it can"
+	case status.Dynamic:
+		return ""
+	case status.Source == features.SourceObserved:
+		return fmt.Sprintf("the feature is only observed, and its components do not read it here; start them with --feature-gates=%s=true or false", name)
+	}
+	return fmt.Sprintf("status.dynamic is false; start the server that owns the feature with --dynamic-features=%s/%s to turn it on and off through the API", namespace, name)
+}
+
+func orUnknown(value features.Value) string {
+	if value == "" {
+		return "unknown"
+	}
+	return string(value)
 }
