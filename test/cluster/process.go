@@ -53,6 +53,9 @@ func StartProcess(name, logFile, binary string, args ...string) (*Process, error
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
+// Pid is the process's number.
+func (p *Process) Pid() int { return p.command.Process.Pid }
+
 // Stop ends the process as a user does and waits. The error says that it did not end well.
 func (p *Process) Stop() error {
 	select {
@@ -73,6 +76,14 @@ func (p *Process) Stop() error {
 		p.Kill()
 		return fmt.Errorf("%s did not end within %s of SIGTERM", p.Name, stopTimeout)
 	}
+}
+
+// Signal sends the process a signal, such as the one that halts it.
+func (p *Process) Signal(signal os.Signal) error {
+	if err := p.command.Process.Signal(signal); err != nil {
+		return fmt.Errorf("send %s %v: %w", p.Name, signal, err)
+	}
+	return nil
 }
 
 // Kill ends the process at once and waits.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -97,6 +98,8 @@ type Options struct {
 	Own map[string]bool
 	// Prefix is where keys begin in the package's etcd; replicas name the same one.
 	Prefix string
+	// Etcd is used in place of the package's; nil is that.
+	Etcd *clientv3.Client
 	// Around puts something around the permits that the widgets ask; nil does not.
 	Around func(resource.Permits) resource.Permits
 	// Ungated serves widgets without asking anything.
@@ -129,6 +132,7 @@ func Start(t testing.TB, options Options) *Server {
 		Codecs:      serializer.NewCodecFactory(scheme),
 		Definitions: definitions,
 		Prefix:      options.Prefix,
+		Etcd:        options.Etcd,
 		Before: []resourcetest.Group{
 			{Version: featuresv1alpha1.SchemeGroupVersion, Install: permits.Install},
 			{Version: multiclusterv1alpha1.SchemeGroupVersion, Install: func(group *resource.Group) error {
