@@ -129,10 +129,17 @@ func (c *cluster) set(ctx context.Context, name string, value v1alpha1.Value) (*
 		return nil, c.explainFor(ctx, name, err)
 	}
 	if value != "" && !feature.Status.Dynamic {
-		return nil, fmt.Errorf("the wish for %s/%s is stored and ignored, because its status.dynamic is false; start the server that owns the feature with --dynamic-features=%s/%s",
-			feature.Namespace, feature.Name, feature.Namespace, feature.Name)
+		return nil, fmt.Errorf("the wish for %s/%s is stored and ignored, because %s", feature.Namespace, feature.Name, whyIgnored(feature))
 	}
 	return feature, nil
+}
+
+// whyIgnored tells why a wish that was made before has no effect now.
+func whyIgnored(feature *v1alpha1.Feature) string {
+	if feature.Status.Locked {
+		return fmt.Sprintf("the feature is locked to its default by now; `kubectl feature unset %s -n %s` takes the wish away", feature.Name, feature.Namespace)
+	}
+	return fmt.Sprintf("its status.dynamic is false; start the server that owns the feature with --dynamic-features=%s/%s", feature.Namespace, feature.Name)
 }
 
 // sentence says what is wished now.

@@ -10,17 +10,13 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -38,11 +34,11 @@ const changedGate = "CloudControllerManagerWebhook"
 func TestStockClusterIsObserved(t *testing.T) {
 	unregisterAtEnd(t)
 	a := startAnnex(t)
-	nodeWithOldKubelet(t, "observed-1", "observed-2")
+	kubelet := oldKubelet(t, "observed-1", "observed-2")
 
 	options := observer.NewOptions()
 	options.Interval = 3 * time.Second
-	options.Kubelets, options.KubeletInsecure = true, true
+	options.Kubelets, options.KubeletCAFile, options.Kubeconfig = true, kubelet.caFile, metricsReader(t, kubelet)
 	for component, address := range host.Metrics {
 		options.Endpoints = append(options.Endpoints, observer.Endpoint{Component: component, URL: address})
 	}
@@ -100,7 +96,7 @@ func TestStockClusterIsObserved(t *testing.T) {
 	}
 
 	// With everything told, a round costs no write.
-	before, rounds := seen.writes.Load(), seen.lists.Load()
+	before, rounds, versions := seen.writes.Load(), seen.lists.Load(), resourceVersions(t, a)
 	a.eventually(t, "three more rounds are made", func(context.Context) error {
 		if seen.lists.Load() < rounds+3 {
 			return errors.New("not yet")
@@ -109,6 +105,9 @@ func TestStockClusterIsObserved(t *testing.T) {
 	})
 	if got := seen.writes.Load() - before; got != 0 {
 		t.Errorf("%d writes though nothing changed", got)
+	}
+	if diff := cmp.Diff(versions, resourceVersions(t, a)); diff != "" {
+		t.Errorf("Features were written though nothing changed (-before,+after):\n%s", diff)
 	}
 	if seen.proxied.Load() {
 		t.Error("the observer went through nodes/proxy")
@@ -149,6 +148,15 @@ func observed(ctx context.Context, t *testing.T, a *annex) map[string]v1alpha1.F
 		byName[feature.Name] = feature
 	}
 	return byName
+}
+
+func resourceVersions(t *testing.T, a *annex) map[string]string {
+	t.Helper()
+	versions := map[string]string{}
+	for name, feature := range observed(t.Context(), t, a) {
+		versions[name] = feature.ResourceVersion
+	}
+	return versions
 }
 
 // sorted puts the lines of uses into the order of a Feature: kube-apiserver first, then by name.
@@ -199,41 +207,6 @@ func stated(t *testing.T, component, address string) map[string]string {
 	}
 	t.Logf("%s states %d gates", component, len(gates))
 	return gates
-}
-
-// nodeWithOldKubelet adds nodes, whose kubelets are played by a server of metrics: a hollow kubelet does not tell its gates.
-func nodeWithOldKubelet(t *testing.T, names ...string) {
-	t.Helper()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(w, `kubernetes_build_info{git_version="v1.35.0"} 1`+"\n"+
-			`kubernetes_feature_enabled{name="NodeSwap",stage="BETA"} 0`+"\n"+`kubernetes_feature_enabled{name="OnlyInKubelet",stage=""} 1`+"\n")
-	}))
-	t.Cleanup(server.Close)
-	address, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := strconv.Atoi(address.Port())
-	if err != nil {
-		t.Fatal(err)
-	}
-	nodes := host.Kubernetes.CoreV1().Nodes()
-	for _, name := range names {
-		made, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{Unschedulable: true}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := nodes.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
-				t.Error(err)
-			}
-		})
-		status := fmt.Sprintf(`{"status":{"addresses":[{"type":"Hostname","address":"elsewhere.example.com"},{"type":"InternalIP","address":%q}],`+
-			`"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}},"nodeInfo":{"kubeletVersion":"v1.35.0"}}}`, address.Hostname(), port)
-		if _, err := nodes.Patch(t.Context(), made.Name, "application/strategic-merge-patch+json", []byte(status), metav1.PatchOptions{}, "status"); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // requests are what an observer asks of the host.

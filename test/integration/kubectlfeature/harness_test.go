@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
+	"github.com/kube-annex/annex/server/up"
 	"github.com/kube-annex/annex/test/harness"
 )
 
@@ -44,7 +45,9 @@ func start(t *testing.T) *plugin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := harness.Start(t)
+	server := harness.Start(t, func(o *up.Options) {
+		o.Extension.Lifecycle.Dynamic, o.Extension.Lifecycle.AnswerWindow = []string{"annex-system/*"}, time.Second
+	})
 	return &plugin{binary: binary, kubeconfig: server.Kubeconfig, server: server}
 }
 

@@ -23,6 +23,10 @@ func TestKubectlFeature(t *testing.T) {
 	p := start(t)
 	for name, test := range map[string]func(*testing.T, *plugin){
 		"reading":     testReading,
+		"formats":     testFormats,
+		"terminal":    testTerminal,
+		"live":        testLive,
+		"own":         testOwn,
 		"upgrade":     testUpgradeCheck,
 		"setting":     testSetting,
 		"waiting":     testWaiting,
@@ -108,6 +112,7 @@ func testSetting(t *testing.T, p *plugin) {
 	p.namespace(t, "setting", map[string]v1alpha1.FeatureStatus{
 		"Dynamic": {State: v1alpha1.StateOff, Dynamic: true},
 		"Static":  {State: v1alpha1.StateOff},
+		"Locked":  {State: v1alpha1.StateOn, Locked: true, Default: v1alpha1.ValueEnabled},
 	})
 	p.want(t, 0, `\Afeature\.features\.k8s\.io/Dynamic is to be Enabled\n\z`, "", "enable", "Dynamic", "-n", "setting")
 	feature, err := p.server.Annex.FeaturesV1alpha1().Features("setting").Get(t.Context(), "Dynamic", metav1.GetOptions{})
@@ -131,6 +136,11 @@ func testSetting(t *testing.T, p *plugin) {
 	p.want(t, 0, `Enabled`, "", "enable", "Dynamic", "-n", "setting")
 	p.status(t, "setting", "Dynamic", func(s *v1alpha1.FeatureStatus) { s.Dynamic = false })
 	p.want(t, 1, "", `stored and ignored.*dynamic-features=setting/Dynamic`, "enable", "Dynamic", "-n", "setting")
+	p.status(t, "setting", "Dynamic", func(s *v1alpha1.FeatureStatus) { s.Locked = true })
+	p.want(t, 1, "", `stored and ignored.*locked.*unset Dynamic -n setting`, "enable", "Dynamic", "-n", "setting")
+	// What no flag of the server makes possible is not offered.
+	p.want(t, 1, "", `\Aerror: [^\n]*forbidden: [^\n]*locked to its default, which is Enabled; neither the API nor a flag can change it in this version\n\z`,
+		"disable", "Locked", "-n", "setting")
 }
 
 func testWaiting(t *testing.T, p *plugin) {
