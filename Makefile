@@ -53,13 +53,21 @@ test-unit: ## Run the tests that lie beside the code; the registry's with the ra
 test-integration: ## Run the tests of our servers together, in process, with real etcd
 	$(GO) test -timeout $(TIMEOUT) ./test/integration/...
 	$(GO) test -timeout $(TIMEOUT) -race ./test/gatedfields/...
-	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/faults/...
+	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/faults/... ./test/features/...
+	$(GO) test -timeout $(TIMEOUT) ./test/claims/...
 
-test-e2e: kube ## Run the tests with a real kube-apiserver, its controllers and a hollow kubelet
+test-e2e: kube ## Run the tests with a real kube-apiserver, its controllers and hollow kubelets
 	$(GO) test -timeout $(TIMEOUT) ./test/e2e/...
+	$(GO) test -timeout $(TIMEOUT) ./test/nodeballoons/...
 
 test-faults: ## Run the single-writer proof with 1000 faults instead of 50 (some twenty minutes; ARGS='-seed N' …)
 	$(GO) test -count 1 -v -timeout 1h -parallel 4 ./test/faults -args -faults 1000 $(ARGS)
+
+test-features: ## Stop, pause and cut off replicas while a feature turns off, 20 times each instead of once (some minutes; ARGS='-seed N' …)
+	$(GO) test -count 1 -v -timeout 1h -parallel 4 ./test/features -args -rounds 20 $(ARGS)
+
+test-claims: ## Race both well-known claims for 2000 rounds instead of 100, with kills (some six minutes; ARGS='-seed N' …)
+	$(GO) test -count 1 -v -timeout 1h -run '^TestTheIDOutlivesTheMembership$$' ./test/claims -args -rounds 2000 $(ARGS)
 
 test-cycles: ## Begin and end 1000 terms of leadership instead of 50, and look for what is left over (some minutes)
 	$(GO) test -count 1 -v -timeout 1h -race -run '^TestCyclesLeaveNothingBehind$$' ./controllers/leadership -args -annex.cycles 1000
@@ -69,6 +77,12 @@ bench: kube ## Compare ClusterClaim with a CRD and a ConfigMap on a real kube-ap
 
 bench-leadership: kube ## Time hand-over and fail-over, with client-go's LeaderElector in the same run (some minutes; ARGS='-cycles 100' …)
 	$(GO) run ./test/bench/leadership $(ARGS)
+
+bench-balloons: kube ## Resize 500 simulated nodes at once instead of 25, and count what that asks of the cluster (some minutes; ARGS='-nodes N')
+	$(GO) test -count 1 -v -timeout 1h -run '^TestManyNodes$$' ./test/nodeballoons -args -nodes 500 $(ARGS)
+
+example-multikubelet: kube ## Share one machine among four kubelets, each with a quarter, and see what the scheduler places
+	$(GO) test -count 1 -v -timeout 10m -run '^TestKubeletsShareAMachine$$' ./test/nodeballoons
 
 ##@ Change
 
@@ -125,5 +139,5 @@ $(TOOLS)/golangci-lint:
 	@mkdir -p $(TOOLS)
 	$(GO) build -modfile=hack/tools/go.mod -o $(TOOLS)/ sigs.k8s.io/logtools/logcheck github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-.PHONY: help build run clean test test-unit test-integration test-e2e test-faults test-cycles bench bench-leadership generate fmt tidy lint \
+.PHONY: help build run clean test test-unit test-integration test-e2e test-faults test-features test-claims test-cycles bench bench-leadership bench-balloons example-multikubelet generate fmt tidy lint \
 	verify $(CHECKS) tools kube protoc

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -27,6 +28,13 @@ type Client struct {
 func NewClient(config *rest.Config) (Client, error) {
 	if config == nil {
 		return Client{}, errors.New("featuregate: there is no client configuration")
+	}
+	if config.AcceptContentTypes == "" && config.ContentType == "" {
+		// Every process reads every change of a Feature, so it matters what that takes: above all at the server, which would compress
+		// each of these small answers anew.
+		config = rest.CopyConfig(config)
+		config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+		config.DisableCompression = true
 	}
 	http, err := rest.HTTPClientFor(config)
 	if err != nil {

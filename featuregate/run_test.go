@@ -7,12 +7,15 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	basegate "k8s.io/component-base/featuregate"
 	"k8s.io/klog/v2"
@@ -174,5 +177,40 @@ func TestRetriesGrow(t *testing.T) {
 func newReporterOf(gate *Gate, known *view) *reporter {
 	return &reporter{
 		gate: gate, view: known, lease: &lease{options: &gate.options}, planned: -1, reported: map[basegate.Feature]report{},
+	}
+}
+
+// TestFeaturesAreReadInTheShortForm looks at what is asked for: protobuf first, for whoever serves it, and nothing compressed.
+func TestFeaturesAreReadInTheShortForm(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		config rest.Config
+		want   string
+	}{
+		"by default":           {want: "application/vnd.kubernetes.protobuf,application/json; compressed: "},
+		"as the program wants": {config: rest.Config{ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, want: "application/json, */*; compressed: gzip"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var accepts string
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				accepts = r.Header.Get("Accept") + "; compressed: " + r.Header.Get("Accept-Encoding")
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write([]byte(`{"apiVersion":"features.k8s.io/v1alpha1","kind":"Feature","metadata":{"name":"Alpha"}}`))
+			}))
+			defer server.Close()
+			tc.config.Host, tc.config.Insecure = server.URL, true
+			client, err := NewClient(&tc.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := client.Features.Features("default").Get(t.Context(), "Alpha", metav1.GetOptions{})
+			if err != nil || got.Name != "Alpha" {
+				t.Errorf("a server that only has JSON: got %v, %v", got, err)
+			}
+			if accepts != tc.want {
+				t.Errorf("accepts %q, want %q", accepts, tc.want)
+			}
+		})
 	}
 }

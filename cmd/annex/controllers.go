@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,8 @@ func newControllers() *cobra.Command {
 	logging := addLogging(command)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		registerMetrics := addLeadership(&o.Leadership, command.ErrOrStderr())
+		registerIdentity := addClusterIdentity(&o.ClusterIdentity)
+		registerBalloons := addNodeBalloons(o.Groups.NodeBalloons)
 		completed, err := o.Complete()
 		if err != nil {
 			return err
@@ -31,7 +34,7 @@ func newControllers() *cobra.Command {
 		if err := logging.apply(os.Stderr); err != nil {
 			return err
 		}
-		if err := registerMetrics(); err != nil {
+		if err := errors.Join(registerMetrics(), registerIdentity(), registerBalloons()); err != nil {
 			return err
 		}
 		return controllers.New(completed).Run(command.Context())

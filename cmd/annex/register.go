@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kube-annex/annex/server/options"
@@ -53,7 +54,7 @@ func newRegister() *cobra.Command {
 			}
 			return registration.WriteYAML(command.OutOrStdout(), r.Objects())
 		}
-		return cluster.Register(command.Context(), r, dryRun, reportTo(command.OutOrStdout(), dryRun))
+		return cluster.Register(command.Context(), r, dryRun, reportTo[registration.Action](command.OutOrStdout(), dryRun))
 	}
 	return command
 }
@@ -82,7 +83,7 @@ func newUnregister() *cobra.Command {
 		}
 		r := registration.New()
 		r.Service = service
-		return cluster.Unregister(command.Context(), r, dryRun, reportTo(command.OutOrStdout(), dryRun))
+		return cluster.Unregister(command.Context(), r, dryRun, reportTo[registration.Action](command.OutOrStdout(), dryRun))
 	}
 	return command
 }
@@ -96,6 +97,15 @@ func addDryRun(command *cobra.Command, dryRun *bool) {
 }
 
 func clusterOf(kubeconfig string) (*registration.Cluster, error) {
+	config, err := clientConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return registration.NewCluster(config)
+}
+
+// clientConfig reads a kubeconfig, or else the one that kubectl would use.
+func clientConfig(kubeconfig string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
@@ -105,15 +115,15 @@ func clusterOf(kubeconfig string) (*registration.Cluster, error) {
 	case err != nil:
 		return nil, fmt.Errorf("--kubeconfig %s cannot be used: %w; give a complete kubeconfig file", kubeconfig, err)
 	}
-	return registration.NewCluster(config)
+	return config, nil
 }
 
 // reportTo writes a line an object.
-func reportTo(to io.Writer, dryRun bool) registration.Report {
-	return func(object string, action registration.Action, note string) {
+func reportTo[Action ~string](to io.Writer, dryRun bool) func(object string, action Action, note string) {
+	return func(object string, action Action, note string) {
 		line := object + " " + string(action)
 		if note != "" {
-			line += ": " + note
+			line += ": " + oneLine(note)
 		}
 		if dryRun {
 			line += " (dry run)"

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -28,6 +29,7 @@ func newUp() *cobra.Command {
 	logging := addLogging(command)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		registerMetrics := addLeadership(&o.Leadership, command.ErrOrStderr())
+		registerIdentity := addClusterIdentity(&o.ClusterIdentity)
 		o.Out = command.OutOrStdout()
 		completed, err := o.Complete()
 		if err != nil {
@@ -36,7 +38,7 @@ func newUp() *cobra.Command {
 		if err := logging.apply(upLog(o.DataDir, logPath)); err != nil {
 			return err
 		}
-		if err := registerMetrics(); err != nil {
+		if err := errors.Join(registerMetrics(), registerIdentity()); err != nil {
 			return err
 		}
 		return up.New(completed).Run(command.Context())

@@ -8,6 +8,8 @@
 // controllers/leadership), each under a Lease of its own: of several replicas one runs a group at a time, and groups are spread
 // over the replicas. A replica that leads nothing is ready.
 //
+// The process reports which of Annex's feature gates it uses (package featuregate) to the Features in annex-system.
+//
 // The server beside them answers /healthz, /livez and /readyz to anyone, and /healthz/leadership, which says who leads, with them;
 // /metrics and, with --profiling, /debug/pprof/ to those who may get the path on the host.
 package controllers

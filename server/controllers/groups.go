@@ -13,7 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/kube-annex/annex/controllers/clusterclaims/clusterid"
+	"github.com/kube-annex/annex/controllers/clusterclaims/hub"
+	"github.com/kube-annex/annex/controllers/clusterclaims/membership"
 	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/controllers/nodeballoons"
 	"github.com/kube-annex/annex/controllers/observer"
 	"github.com/kube-annex/annex/server/options"
 )
@@ -24,17 +28,27 @@ type Groups struct {
 	LeaseNamespace string
 	// Observer reads the feature gates of components that do not report by themselves.
 	Observer *observer.Options
+	// ClusterID provides the ClusterClaim id.k8s.io.
+	ClusterID *clusterid.Options
+	// Hub is where the ids of the clusters of a set are reserved, and Membership keeps the reservation of this one.
+	Hub        hub.Options
+	Membership membership.Options
+	// NodeBalloons makes nodes as large as their NodeBalloons say.
+	NodeBalloons *nodeballoons.Options
 }
 
 // NewGroups returns all groups with their defaults, and Leases in annex-system.
 func NewGroups() Groups {
-	return Groups{LeaseNamespace: options.NewService().Namespace, Observer: observer.NewOptions()}
+	return Groups{LeaseNamespace: options.NewService().Namespace, Observer: observer.NewOptions(), ClusterID: clusterid.NewOptions(), NodeBalloons: nodeballoons.NewOptions()}
 }
 
 // AddFlags adds the flags of all controllers.
 func (g *Groups) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&g.LeaseNamespace, "leader-elect-namespace", g.LeaseNamespace, "Namespace of the Leases under which controllers run in one process at a time.")
 	g.Observer.AddFlags(fs)
+	g.ClusterID.AddFlags(fs)
+	g.Hub.AddFlags(fs)
+	g.NodeBalloons.AddFlags(fs)
 }
 
 // Validate reports every mistake.
@@ -43,20 +57,30 @@ func (g *Groups) Validate() []error {
 	for _, problem := range validation.IsDNS1123Label(g.LeaseNamespace) {
 		errs = append(errs, fmt.Errorf("--leader-elect-namespace %q is not the name of a namespace: %s", g.LeaseNamespace, problem))
 	}
-	return append(errs, g.Observer.Validate()...)
+	errs = append(errs, g.Observer.Validate()...)
+	errs = append(errs, g.ClusterID.Validate()...)
+	errs = append(errs, g.Hub.Validate()...)
+	return append(errs, g.NodeBalloons.Validate()...)
 }
 
-// List returns one group for each Lease.
+// List returns one group for each Lease, of those that have something to do.
 func (g *Groups) List() []leadership.Group {
-	return []leadership.Group{
+	groups := []leadership.Group{
 		{Name: "observer", Lease: g.lease("annex-observer"), New: g.observer},
 	}
+	if g.ClusterID.Enabled() || g.Hub.Enabled() {
+		groups = append(groups, g.clusterClaims())
+	}
+	if g.NodeBalloons.Mode != nodeballoons.Off {
+		groups = append(groups, g.nodeBalloons())
+	}
+	return groups
 }
 
 // OwnsLease tells whether a Lease of the name, in the namespace of the Leases, is of a group or of a replica that is a member.
 func OwnsLease(name string) bool {
 	groups := NewGroups()
-	return strings.HasPrefix(name, members+"-") ||
+	return strings.HasPrefix(name, members+"-") || name == nodeBalloonsLease ||
 		slices.ContainsFunc(groups.List(), func(g leadership.Group) bool { return g.Lease.Name == name })
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/featuregate"
 
+	"github.com/kube-annex/annex/clusteridentity"
 	"github.com/kube-annex/annex/server/gates"
 	"github.com/kube-annex/annex/server/options"
 )
@@ -32,6 +33,8 @@ type Options struct {
 	Host       options.Host
 	Leadership options.Leadership
 	Groups     Groups
+	// ClusterIdentity follows the identity of the cluster, if someone has a use for it, such as metrics.
+	ClusterIdentity *clusteridentity.Source
 	// Gates are Annex's own feature gates.
 	Gates featuregate.MutableVersionedFeatureGate
 }

@@ -16,8 +16,12 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 
 	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/featuregate"
+	"github.com/kube-annex/annex/server/lifecycle"
+	"github.com/kube-annex/annex/server/openapi"
 	"github.com/kube-annex/annex/server/options"
 )
 
@@ -51,7 +55,12 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server, candidate, err := s.build(listener)
+	reporter, err := s.reporter(listener)
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	server, candidate, err := s.build(listener, reporter)
 	if err != nil {
 		_ = listener.Close()
 		return err
@@ -71,6 +80,18 @@ func (s *Server) Run(ctx context.Context) error {
 		candidateErr = candidate.Run(leading)
 	})
 	running.Go(func() {
+		if reporterErr := reporter.Run(leading, s.options.host); reporterErr != nil {
+			klog.FromContext(ctx).Error(reporterErr, "The feature gates of this process are not reported")
+		}
+	})
+	if identity := s.options.ClusterIdentity; identity != nil {
+		running.Go(func() {
+			if runErr := identity.Run(leading, s.options.host); runErr != nil {
+				klog.FromContext(ctx).Error(runErr, "The identity of the cluster is not followed")
+			}
+		})
+	}
+	running.Go(func() {
 		if options.WaitReady(leading, server.LoopbackClientConfig) == nil {
 			close(s.ready)
 		}
@@ -83,8 +104,17 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, candidateErr)
 }
 
-func (s *Server) build(listener net.Listener) (*genericapiserver.GenericAPIServer, *leadership.Candidate, error) {
-	o := s.options.Leadership.Candidate(s.options.host, s.options.Gates)
+// reporter returns gates that report what the process uses of them. None of them gates what is stored, so none follows its Feature.
+func (s *Server) reporter(listener net.Listener) (*featuregate.Gate, error) {
+	instance, err := options.Instance(listener)
+	if err != nil {
+		return nil, err
+	}
+	return lifecycle.NewReporter(s.options.Gates, openapi.Gated{}, Name, instance)
+}
+
+func (s *Server) build(listener net.Listener, gates *featuregate.Gate) (*genericapiserver.GenericAPIServer, *leadership.Candidate, error) {
+	o := s.options.Leadership.Candidate(s.options.host, gates)
 	o.Members.Namespace, o.Members.Name = s.options.Groups.LeaseNamespace, members
 	candidate, err := leadership.New(o, s.options.Groups.List()...)
 	if err != nil {

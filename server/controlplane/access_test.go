@@ -33,9 +33,15 @@ func TestWhoMayDoWhat(t *testing.T) {
 	resource := func(verb, group, resource, subresource string) *authorizationv1.ResourceAttributes {
 		return &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Subresource: subresource}
 	}
+	object := func(verb, group, resource, name string) *authorizationv1.ResourceAttributes {
+		return &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Name: name}
+	}
 	const controllers = "system:annex:controllers"
 	lease := func(verb, namespace string) *authorizationv1.ResourceAttributes {
 		return &authorizationv1.ResourceAttributes{Verb: verb, Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: "annex-observer"}
+	}
+	report := func(namespace string) *authorizationv1.ResourceAttributes {
+		return &authorizationv1.ResourceAttributes{Verb: "create", Group: "features.k8s.io", Resource: "featurereports", Namespace: namespace}
 	}
 	for name, tc := range map[string]struct {
 		user     string
@@ -61,6 +67,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"extension, Leases of leaders":              {user: extension, resource: resource("get", "coordination.k8s.io", "leases", ""), want: true},
 		"extension, all Leases":                     {user: extension, resource: resource("list", "coordination.k8s.io", "leases", "")},
 		"extension, taking a Lease":                 {user: extension, resource: resource("update", "coordination.k8s.io", "leases", "")},
+		"extension, the Leases of features":         {user: extension, resource: lease("list", "annex-system"), want: true},
+		"extension, its own Lease of features":      {user: extension, resource: lease("delete", "annex-system"), want: true},
+		"extension, Leases of other features":       {user: extension, resource: lease("list", "frob-system")},
+		"controllers, reporting features":           {user: controllers, resource: report("annex-system"), want: true},
+		"controllers, reporting others' features":   {user: controllers, resource: report("kube-system")},
 		"extension, its trust":                      {user: extension, resource: configMap("kube-system", "extension-apiserver-authentication"), want: true},
 		"extension, another ConfigMap":              {user: extension, resource: configMap("kube-system", "other")},
 		"extension, all ConfigMaps":                 {user: extension, resource: configMap("kube-system", "")},
@@ -72,6 +83,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"controllers, a Lease of the host":          {user: controllers, resource: lease("update", "kube-system")},
 		"controllers, Features":                     {user: controllers, resource: resource("create", "features.k8s.io", "features", ""), want: true},
 		"controllers, removing Features":            {user: controllers, resource: resource("delete", "features.k8s.io", "features", "")},
+		"controllers, the cluster's id":             {user: controllers, resource: object("update", "multicluster.k8s.io", "clusterclaims", "id.k8s.io"), want: true},
+		"controllers, another claim":                {user: controllers, resource: object("update", "multicluster.k8s.io", "clusterclaims", "region.example.com")},
+		"controllers, leaving a set":                {user: controllers, resource: object("delete", "multicluster.k8s.io", "clusterclaims", "clusterset.k8s.io")},
+		"controllers, the cluster's uid":            {user: controllers, resource: object("get", "", "namespaces", "kube-system"), want: true},
+		"controllers, other namespaces":             {user: controllers, resource: object("get", "", "namespaces", "default")},
 		"controllers, metrics":                      {user: controllers, path: path("/metrics"), want: true},
 		"controllers, secrets":                      {user: controllers, resource: resource("get", "", "secrets", "")},
 		"a group that has the name of a user":       {groups: []string{extension}, resource: resource("list", "", "namespaces", "")},

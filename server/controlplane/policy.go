@@ -63,6 +63,14 @@ func builtinPolicy() []grant {
 			},
 		},
 		{
+			why:       "the extension apiserver's replicas know each other, and who reports features, by Leases",
+			to:        []string{"user:system:annex:apiserver"},
+			namespace: "annex-system",
+			rules: []rbacv1.PolicyRule{{
+				Verbs: []string{"get", "list", "watch", "create", "update", "delete"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+			}},
+		},
+		{
 			why: "the extension apiserver says when what it serves has changed",
 			to:  []string{"user:system:annex:apiserver"},
 			rules: []rbacv1.PolicyRule{{
@@ -88,12 +96,33 @@ func builtinPolicy() []grant {
 			}},
 		},
 		{
+			why:       "controllers of the extension report the feature gates that they use",
+			to:        []string{"user:system:annex:controllers"},
+			namespace: "annex-system",
+			rules: []rbacv1.PolicyRule{{
+				Verbs: []string{"create"}, APIGroups: []string{"features.k8s.io"}, Resources: []string{"featurereports"},
+			}},
+		},
+		{
 			why: "controllers of the extension read feature gates, and write what they have read into Features",
 			to:  []string{"user:system:annex:controllers"},
 			rules: []rbacv1.PolicyRule{
 				{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}},
 				{Verbs: []string{"get", "list", "watch", "create", "update", "patch"}, APIGroups: []string{"features.k8s.io"}, Resources: []string{"features"}},
 				{Verbs: []string{"get", "update", "patch"}, APIGroups: []string{"features.k8s.io"}, Resources: []string{"features/status"}},
+			},
+		},
+		{
+			why: "controllers of the extension provide the cluster's id, and tell about it and the cluster's set",
+			to:  []string{"user:system:annex:controllers"},
+			rules: []rbacv1.PolicyRule{
+				{Verbs: []string{"create"}, APIGroups: []string{"multicluster.k8s.io"}, Resources: []string{"clusterclaims"}},
+				{
+					Verbs: []string{"get", "list", "watch", "update", "patch"}, APIGroups: []string{"multicluster.k8s.io"},
+					Resources: []string{"clusterclaims", "clusterclaims/status"}, ResourceNames: []string{"id.k8s.io", "clusterset.k8s.io"},
+				},
+				{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}},
+				{Verbs: []string{"create"}, APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}},
 			},
 		},
 	}

@@ -105,7 +105,8 @@ func (l *Lock) Unlock() error {
 	if l == nil {
 		return nil
 	}
-	return l.file.Close()
+	// Closing alone would not do while a child of this process, between its fork and its exec, still has the file open.
+	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
 }
 
 // check tells whether the lock file is still the one in the directory. If somebody removed it, another process could lock the

@@ -14,11 +14,12 @@ import (
 	nodev1alpha1 "github.com/kube-annex/annex/apis/node/v1alpha1"
 	featuresregistry "github.com/kube-annex/annex/registry/features"
 	"github.com/kube-annex/annex/server/gatedresources"
+	"github.com/kube-annex/annex/server/gates"
 	"github.com/kube-annex/annex/server/openapi"
 )
 
 // FeaturesNamespace is where the Features of Annex's own gates are.
-const FeaturesNamespace = "annex-system"
+const FeaturesNamespace = gates.Namespace
 
 // gated is what the server serves only while Features permit it.
 func gated() openapi.Gated {
@@ -33,7 +34,8 @@ type gating struct {
 	publisher *openapi.Publisher
 }
 
-// newGating returns the gating of a server with these gates. A publisher that is given publishes what its giver tells it to.
+// newGating returns the gating of a server with these gates, as flags have set them. A publisher that is given publishes what its giver
+// tells it to.
 func newGating(gates featuregate.MutableVersionedFeatureGate, publisher *openapi.Publisher) (*gating, error) {
 	all, known := gated(), gates.GetAll()
 	for _, field := range all.Fields {

@@ -5,6 +5,7 @@ package extension
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,16 +28,21 @@ import (
 // served are the group-versions of the server and what installs their kinds.
 var served = []struct {
 	version schema.GroupVersion
-	install func(*featuresregistry.Permits, *resource.Group) error
+	install func(deciders, *resource.Group) error
 }{
-	{featuresv1alpha1.SchemeGroupVersion, (*featuresregistry.Permits).Install},
-	{multiclusterv1alpha1.SchemeGroupVersion, asked(multiclusterregistry.Install)},
-	{nodev1alpha1.SchemeGroupVersion, asked(noderegistry.Install)},
+	{featuresv1alpha1.SchemeGroupVersion, func(d deciders, group *resource.Group) error { return d.permits.Install(group) }},
+	{multiclusterv1alpha1.SchemeGroupVersion, func(d deciders, group *resource.Group) error {
+		return multiclusterregistry.InstallFor(d.joining)(group)
+	}},
+	{nodev1alpha1.SchemeGroupVersion, func(_ deciders, group *resource.Group) error { return noderegistry.Install(group) }},
 }
 
-// asked is a group that need not know who decides about what is gated.
-func asked(install func(*resource.Group) error) func(*featuresregistry.Permits, *resource.Group) error {
-	return func(_ *featuresregistry.Permits, group *resource.Group) error { return install(group) }
+// deciders are asked by kinds before something is written.
+type deciders struct {
+	// permits tell what features permit.
+	permits *featuresregistry.Permits
+	// joining tells whether the cluster may join a set; it may be nil.
+	joining multiclusterregistry.Joining
 }
 
 // GroupVersions returns what the server serves, in the order in which it is installed.
@@ -65,20 +71,31 @@ func newScheme() *runtime.Scheme {
 	return resource.NewScheme(featuresinstall.Install, multiclusterinstall.Install, nodeinstall.Install)
 }
 
+// resources finds the resource of each kind.
+type resources = map[schema.GroupVersionKind]schema.GroupVersionResource
+
 // installGroups builds the storage of all kinds and serves them.
-func installGroups(server *genericapiserver.GenericAPIServer, scheme *runtime.Scheme, codecs serializer.CodecFactory, getter generic.RESTOptionsGetter, permits *featuresregistry.Permits) error {
+func installGroups(server *genericapiserver.GenericAPIServer, scheme *runtime.Scheme, codecs serializer.CodecFactory, getter generic.RESTOptionsGetter, d deciders) (resources, error) {
+	found := resources{}
 	infos := make([]*genericapiserver.APIGroupInfo, 0, len(served))
 	for _, next := range served {
-		group := resource.NewGroup(scheme, codecs, getter, next.version).Gate(permits)
+		group := resource.NewGroup(scheme, codecs, getter, next.version).Gate(d.permits)
 		// The server destroys the storages of installed groups, so those of a half-built one are handed to it as well.
 		server.RegisterDestroyFunc(group.Destroy)
-		if err := next.install(permits, group); err != nil {
-			return fmt.Errorf("build %s: %w", next.version, err)
+		if err := next.install(d, group); err != nil {
+			return nil, fmt.Errorf("build %s: %w", next.version, err)
 		}
-		infos = append(infos, group.APIGroupInfo())
+		info := group.APIGroupInfo()
+		infos = append(infos, info)
+		for path, storage := range info.VersionedResourcesStorageMap[next.version.Version] {
+			kinds, _, err := scheme.ObjectKinds(storage.New())
+			if err == nil && !strings.Contains(path, "/") {
+				found[next.version.WithKind(kinds[0].Kind)] = next.version.WithResource(path)
+			}
+		}
 	}
 	if err := server.InstallAPIGroups(infos...); err != nil {
-		return fmt.Errorf("serve the API groups: %w", err)
+		return nil, fmt.Errorf("serve the API groups: %w", err)
 	}
-	return nil
+	return found, nil
 }

@@ -12,7 +12,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/featuregate"
 
+	"github.com/kube-annex/annex/controllers/clusterclaims/hub"
 	"github.com/kube-annex/annex/server/gates"
+	"github.com/kube-annex/annex/server/lifecycle"
 	"github.com/kube-annex/annex/server/openapi"
 	"github.com/kube-annex/annex/server/options"
 	"github.com/kube-annex/annex/server/rotation"
@@ -32,13 +34,17 @@ type Options struct {
 	Authorization  options.Authorization
 	Audit          options.Audit
 	Features       options.Features
+	// Lifecycle says what is done about features.
+	Lifecycle lifecycle.Options
+	// Hub is where the cluster's id is reserved before the cluster joins a set.
+	Hub hub.Options
 	// SharesLeaseStorage says that the host keeps its Leases in the etcd of this server, so that writes of leaders can be fenced
 	// exactly. It is set in code by those who run both.
 	SharesLeaseStorage bool
 	// OpenAPI publishes what the server serves, as those who set it in code tell it to. Nil, the default, publishes what the stored
 	// Features permit.
 	OpenAPI *openapi.Publisher
-	// Gates are Annex's own feature gates.
+	// Gates are Annex's own feature gates. NewReporter has made them where other parts of the process use them, too.
 	Gates featuregate.MutableVersionedFeatureGate
 }
 
@@ -52,6 +58,7 @@ func NewOptions() *Options {
 		Authorization:  options.NewAuthorization(),
 		Audit:          options.NewAudit(),
 		Features:       options.NewFeatures(),
+		Lifecycle:      lifecycle.NewOptions(),
 		Gates:          gates.New(),
 	}
 }
@@ -68,6 +75,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Authorization.AddFlags(fs)
 	o.Audit.AddFlags(fs)
 	o.Features.AddFlags(fs)
+	o.Lifecycle.AddFlags(fs)
+	o.Hub.AddFlags(fs)
 	gates.AddFlag(fs, o.Gates)
 }
 
@@ -80,7 +89,8 @@ func (o *Options) Validate() []error {
 	errs = append(errs, o.Authorization.Validate()...)
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Features.Validate()...)
-	return errs
+	errs = append(errs, o.Hub.Validate()...)
+	return append(errs, o.Lifecycle.Validate(o.Gates)...)
 }
 
 // CompletedOptions are options that have been found valid; only Complete makes them.

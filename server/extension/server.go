@@ -18,6 +18,7 @@ import (
 
 	generatedopenapi "github.com/kube-annex/annex/generated/openapi"
 	"github.com/kube-annex/annex/server/etcd"
+	"github.com/kube-annex/annex/server/lifecycle"
 	"github.com/kube-annex/annex/server/openapi"
 	"github.com/kube-annex/annex/server/options"
 	"github.com/kube-annex/annex/server/rotation"
@@ -37,11 +38,13 @@ type Server struct {
 	options CompletedOptions
 	backend *etcd.Backend
 	ready   chan struct{}
+
+	lifecycle ending
 }
 
 // New returns a server that keeps its objects in the backend. It starts nothing.
 func New(completed CompletedOptions, backend *etcd.Backend) *Server {
-	return &Server{options: completed, backend: backend, ready: make(chan struct{})}
+	return &Server{options: completed, backend: backend, ready: make(chan struct{}), lifecycle: newEnding()}
 }
 
 // Ready is closed when /readyz is green for the first time.
@@ -50,6 +53,7 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 // Run listens, serves, and returns when the context has ended and all requests under way have been answered. The
 // backend has to outlive it.
 func (s *Server) Run(ctx context.Context) error {
+	defer s.lifecycle.over()
 	listener, err := s.options.Serving.Listen(ctx)
 	if err != nil {
 		return err
@@ -69,6 +73,7 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, work := range built.background {
 		running.Go(func() { work(background) })
 	}
+	running.Go(func() { s.lifecycle.run(ctx, built.engines.Run) })
 	running.Go(func() {
 		if err := options.WaitReady(ctx, built.server.LoopbackClientConfig); err == nil {
 			close(s.ready)
@@ -85,6 +90,8 @@ type parts struct {
 	server        *genericapiserver.GenericAPIServer
 	hostInformers informers.SharedInformerFactory
 	background    []func(context.Context)
+	// engines end with the server, not after it: they are its clients.
+	engines *lifecycle.Engines
 }
 
 func (s *Server) build(listener net.Listener) (*parts, error) {
@@ -110,7 +117,12 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 		return nil, err
 	}
 	openapi.Apply(&config.Config, "Annex", generatedopenapi.GetOpenAPIDefinitions, scheme)
-	features, err := newGating(s.options.Gates, s.options.OpenAPI)
+	reporter, err := s.reporter(listener)
+	if err != nil {
+		return nil, err
+	}
+	// What is stored is asked with each write, so the gates below decide only where there is nothing; those of the reporter follow later.
+	features, err := newGating(reporter.MutableVersionedFeatureGate, s.options.OpenAPI)
 	if err != nil {
 		return nil, err
 	}
@@ -156,6 +168,10 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 	if err = applyAdmission(config, host); err != nil {
 		return nil, err
 	}
+	joining, err := s.joining(host.CoreV1().Namespaces())
+	if err != nil {
+		return nil, err
+	}
 	if err = s.backend.ApplyTo(&config.Config, etcd.Storage{
 		Prefix: StoragePrefix, Scheme: scheme, Codecs: codecs, EffectiveVersion: config.EffectiveVersion,
 	}); err != nil {
@@ -168,9 +184,12 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 		return nil, fmt.Errorf("build %s: %w", Name, err)
 	}
 	server.ShutdownTimeout = options.DrainTimeout
-	err = installGroups(server, scheme, codecs, config.RESTOptionsGetter, features.permits)
+	found, err := installGroups(server, scheme, codecs, config.RESTOptionsGetter, deciders{permits: features.permits, joining: joining})
 	if err == nil {
 		err = features.publisher.Install(server)
+	}
+	if err == nil {
+		result.engines, err = s.newEngines(reporter, listener, found, config.LoopbackClientConfig, host)
 	}
 	if err != nil {
 		server.Destroy()

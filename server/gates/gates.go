@@ -29,10 +29,48 @@ const (
 	NodeBalloonReclaimPolicy featuregate.Feature = "NodeBalloonReclaimPolicy"
 )
 
+// Gates that every feature gate has.
+const (
+	allAlpha featuregate.Feature = "AllAlpha"
+	allBeta  featuregate.Feature = "AllBeta"
+)
+
 const flagName = "feature-gates"
+
+// Namespace is where the Features of these gates are.
+const Namespace = "annex-system"
 
 // annexVersion is the version of Annex that this source becomes.
 func annexVersion() *version.Version { return version.MajorMinor(0, 1) }
+
+// Version is the version of Annex that this source becomes, as Features have it.
+func Version() string { return "v" + annexVersion().String() + ".0" }
+
+// Own returns the gates that are features: all but AllAlpha and AllBeta, which set others.
+func Own(gates featuregate.MutableVersionedFeatureGate) map[featuregate.Feature]featuregate.FeatureSpec {
+	all := gates.GetAll()
+	delete(all, allAlpha)
+	delete(all, allBeta)
+	return all
+}
+
+// ReadAtStart tells whether processes read the gate when they start, and never again: what it turns on cannot come and go in one that runs.
+func ReadAtStart(name featuregate.Feature) bool { return name == GracefulLeaderTransition }
+
+// IsSet tells whether somebody has set the gate, be it with all of its stage.
+func IsSet(gates featuregate.MutableVersionedFeatureGate, name featuregate.Feature) bool {
+	switch spec := gates.GetAll()[name]; {
+	case gates.ExplicitlySet(name):
+		return true
+	case spec.LockToDefault:
+		return false
+	case spec.PreRelease == featuregate.Alpha:
+		return gates.ExplicitlySet(allAlpha)
+	case spec.PreRelease == featuregate.Beta:
+		return gates.ExplicitlySet(allBeta)
+	}
+	return false
+}
 
 // New returns all gates with their defaults.
 func New() featuregate.MutableVersionedFeatureGate {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,6 +43,26 @@ func NewGenericConfig(name string, codecs serializer.CodecFactory, listener net.
 	// Watches are told to end when the server stops, so that their clients go elsewhere at once and Run need not wait for them.
 	config.ShutdownWatchTerminationGracePeriod = 2 * time.Second
 	return config, nil
+}
+
+// Instance is how people and Leases tell a server from others of its kind: by the host's name and where it listens, which are the same
+// after a restart.
+func Instance(listener net.Listener) (string, error) {
+	hostname, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("tell this process from others by the host name: %w", err)
+	}
+	address := listener.Addr().String()
+	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		address = strconv.Itoa(tcp.Port)
+	}
+	plain := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(hostname+"-"+address))
+	return strings.Trim(plain, "-"), nil
 }
 
 func serverIdentity(name, address string) (string, error) {

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 
@@ -292,4 +293,31 @@ func join(lists ...[]error) []error {
 		all = append(all, list...)
 	}
 	return all
+}
+
+// TestInstancesDiffer between servers, and not between the runs of one.
+func TestInstancesDiffer(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, address := range []string{"127.0.0.1:0", "127.0.0.1:0", "[::1]:0", "0.0.0.0:0"} {
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = listener.Close() }()
+		first, err := Instance(listener)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := Instance(listener); err != nil || again != first {
+			t.Errorf("%s is %s, and then %s (%v)", listener.Addr(), first, again, err)
+		}
+		if other, ok := seen[first]; ok {
+			t.Errorf("%s and %s are both %s", listener.Addr(), other, first)
+		}
+		seen[first] = listener.Addr().String()
+		for _, problem := range validation.IsDNS1123Subdomain(first) {
+			t.Errorf("%s cannot be part of the name of a Lease: %s", first, problem)
+		}
+	}
 }

@@ -59,7 +59,10 @@ func New() Registration {
 
 // Objects returns all that has to be in the cluster, in the order in which it is created.
 func (r Registration) Objects() []Object {
-	objects := []Object{r.namespace()}
+	objects := []Object{r.namespace(r.Service.Namespace)}
+	if r.Service.Namespace != extension.FeaturesNamespace {
+		objects = append(objects, r.namespace(extension.FeaturesNamespace))
+	}
 	if r.User == "" {
 		objects = append(objects, r.serviceAccount())
 	}
@@ -105,8 +108,8 @@ func priorities(version schema.GroupVersion) (group, inGroup int32) {
 	return 900, 15
 }
 
-func (r Registration) namespace() Object {
-	return &corev1.Namespace{TypeMeta: typeMeta(corev1.SchemeGroupVersion, "Namespace"), ObjectMeta: r.metadata(r.Service.Namespace)}
+func (r Registration) namespace(name string) Object {
+	return &corev1.Namespace{TypeMeta: typeMeta(corev1.SchemeGroupVersion, "Namespace"), ObjectMeta: r.metadata(name)}
 }
 
 func (r Registration) serviceAccount() Object {

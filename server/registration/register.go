@@ -190,7 +190,11 @@ func needs(object Object) []string {
 	case *rbacv1.ClusterRoleBinding:
 		keys = append(keys, keyOf(typed.RoleRef.Kind, "", typed.RoleRef.Name))
 	case *rbacv1.RoleBinding:
-		keys = append(keys, keyOf(typed.RoleRef.Kind, typed.Namespace, typed.RoleRef.Name))
+		namespace := typed.Namespace
+		if typed.RoleRef.Kind == "ClusterRole" {
+			namespace = ""
+		}
+		keys = append(keys, keyOf(typed.RoleRef.Kind, namespace, typed.RoleRef.Name))
 	}
 	return keys
 }

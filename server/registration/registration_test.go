@@ -44,6 +44,8 @@ func TestObjects(t *testing.T) {
 		"Role/annex-system/annex-apiserver",
 		"RoleBinding/annex-system/annex-apiserver",
 		"RoleBinding/kube-system/annex-apiserver-authentication-reader",
+		"ClusterRole//annex-feature-lifecycle",
+		"RoleBinding/annex-system/annex-apiserver-feature-lifecycle",
 		"ClusterRole//annex-controllers",
 		"ClusterRoleBinding//annex-controllers",
 		"Role/annex-system/annex-controllers",
@@ -54,6 +56,7 @@ func TestObjects(t *testing.T) {
 		"ClusterRole//annex-clusterclaim-reader",
 		"ClusterRoleBinding//annex-clusterclaim-reader",
 		"ClusterRole//annex-feature-reporter",
+		"ClusterRole//annex-clusterset-member",
 		"ClusterRole//annex-node-autoscaler",
 		"Service/annex-system/annex-apiserver",
 		"APIService//v1alpha1.features.k8s.io",
@@ -69,6 +72,36 @@ func TestObjects(t *testing.T) {
 		}
 		if _, err := resourceOf(object); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestNothingIsTriedBefore what it refers to is there.
+func TestNothingIsTriedBefore(t *testing.T) {
+	t.Parallel()
+	there := map[string]bool{"Namespace//": true, "Namespace//kube-system": true, "Role/kube-system/extension-apiserver-authentication-reader": true, "ClusterRole//system:auth-delegator": true}
+	for _, object := range New().Objects() {
+		for _, key := range needs(object) {
+			if !there[key] {
+				t.Errorf("%s needs %s, which does not come before it", object.GetName(), key)
+			}
+		}
+		there[keyOf(object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName())] = true
+	}
+}
+
+// TestTheNamespaceOfTheFeaturesIsThere even if the Service is in another.
+func TestTheNamespaceOfTheFeaturesIsThere(t *testing.T) {
+	t.Parallel()
+	elsewhere := New()
+	elsewhere.Service.Namespace = "elsewhere"
+	for name, r := range map[string]Registration{"the Service's": New(), "another": elsewhere} {
+		found := map[string]int{}
+		for _, key := range keys(r.Objects()) {
+			found[key]++
+		}
+		if found["Namespace//annex-system"] != 1 || found["RoleBinding/annex-system/annex-apiserver-feature-lifecycle"] != 1 {
+			t.Errorf("%s: the objects are %v, want the namespace annex-system once, and the binding in it", name, found)
 		}
 	}
 }
@@ -140,7 +173,8 @@ func TestUserRoles(t *testing.T) {
 			"create featurereports.features.k8s.io", "get,list,watch features.features.k8s.io",
 			"create,delete,get,patch,update leases.coordination.k8s.io",
 		},
-		"annex-node-autoscaler": {"get,list,watch nodeballoons.node.k8s.io", "get,patch,update nodeballoons.node.k8s.io/resize"},
+		"annex-clusterset-member": {"create,delete,get,list,update clusteridreservations.multicluster.k8s.io"},
+		"annex-node-autoscaler":   {"get,list,watch nodeballoons.node.k8s.io", "get,patch,update nodeballoons.node.k8s.io/resize"},
 	}
 	got := map[string][]string{}
 	aggregated := map[string]string{}
@@ -219,7 +253,8 @@ func TestNothingIsHalfRegistered(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "apply apiservice.apiregistration.k8s.io/v1alpha1.features.k8s.io: ") {
 		t.Errorf("register ended with %v, want the APIService that was refused", err)
 	}
-	if diff := cmp.Diff(map[Action]int{Created: 21, Withdrawn: 21}, did); diff != "" {
+	before := len(New().Objects()) - len(New().APIServices())
+	if diff := cmp.Diff(map[Action]int{Created: before, Withdrawn: before}, did); diff != "" {
 		t.Errorf("what was done (-want,+got):\n%s", diff)
 	}
 }

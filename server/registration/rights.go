@@ -8,12 +8,14 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
 
 	"github.com/kube-annex/annex/apis/features"
+	"github.com/kube-annex/annex/apis/multicluster"
 	"github.com/kube-annex/annex/server/extension"
 )
 
@@ -21,6 +23,8 @@ const (
 	authDelegator        = "system:auth-delegator"
 	authenticationReader = "extension-apiserver-authentication-reader"
 	controllersRole      = "annex-controllers"
+	// lifecycleRole is for the Leases of features that are turned on and off.
+	lifecycleRole = "annex-feature-lifecycle"
 )
 
 // serverRights is what the server itself may do in the cluster.
@@ -42,6 +46,10 @@ func (r Registration) serverRights() []Object {
 		r.role(r.Service.Namespace, name, named(allow("get update", corev1.GroupName, "secrets"), r.Service.AuthoritySecret())),
 		r.roleBinding(r.Service.Namespace, name, name),
 		r.roleBinding(metav1.NamespaceSystem, name+"-authentication-reader", authenticationReader),
+		// Replicas know each other, and who reports features, by Leases in the namespace of the features. Which namespaces there are
+		// besides annex-system is said by --features; the role is bound in them by hand.
+		r.clusterRole(lifecycleRole, nil, allow("get list watch create update delete", coordinationv1.GroupName, "leases")),
+		r.clusterRoleIn(extension.FeaturesNamespace, name+"-feature-lifecycle", lifecycleRole),
 	}
 }
 
@@ -54,6 +62,14 @@ func (r Registration) controllerRights() []Object {
 			metrics,
 			allow("get list watch create update patch", features.GroupName, "features"),
 			allow("get update patch", features.GroupName, "features/status"),
+			// The controllers' own feature gates are reported as those of any program.
+			allow("create", features.GroupName, "featurereports"),
+			// The cluster's id is provided, and told from those of other clusters by the uid of the namespace. Events tell what went wrong.
+			allow("create", multicluster.GroupName, "clusterclaims"),
+			named(allow("get list watch update", multicluster.GroupName, "clusterclaims"), multicluster.ClaimID, multicluster.ClaimClusterSet),
+			named(allow("get update patch", multicluster.GroupName, "clusterclaims/status"), multicluster.ClaimID, multicluster.ClaimClusterSet),
+			named(allow("get", corev1.GroupName, "namespaces"), metav1.NamespaceSystem),
+			allow("create", eventsv1.GroupName, "events"),
 		),
 		r.clusterRoleBinding(controllersRole, controllersRole, r.subjects()),
 		// Who leads, and who there is to lead.

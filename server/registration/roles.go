@@ -52,6 +52,10 @@ func (r Registration) userRoles() []Object {
 			allow(read, features.GroupName, "features"),
 			allow("get create update patch delete", coordinationv1.GroupName, "leases"),
 		),
+		// For the clusters of a set, at their hub: each changes and deletes its own reservations alone, whatever this says.
+		r.clusterRole("annex-clusterset-member", nil,
+			allow("get list create update delete", multicluster.GroupName, "clusteridreservations"),
+		),
 		r.clusterRole("annex-node-autoscaler", nil,
 			allow(read, node.GroupName, "nodeballoons"),
 			allow("get update patch", node.GroupName, "nodeballoons/resize"),
@@ -95,6 +99,16 @@ func (r Registration) roleBinding(namespace, name, role string) Object {
 		TypeMeta:   typeMeta(rbacv1.SchemeGroupVersion, "RoleBinding"),
 		ObjectMeta: r.namespaced(namespace, name),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+		Subjects:   r.subjects(),
+	}
+}
+
+// clusterRoleIn gives the server the rights of a ClusterRole in one namespace.
+func (r Registration) clusterRoleIn(namespace, name, role string) Object {
+	return &rbacv1.RoleBinding{
+		TypeMeta:   typeMeta(rbacv1.SchemeGroupVersion, "RoleBinding"),
+		ObjectMeta: r.namespaced(namespace, name),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   r.subjects(),
 	}
 }

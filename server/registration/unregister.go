@@ -19,6 +19,7 @@ import (
 
 	"github.com/kube-annex/annex/server/controllers"
 	"github.com/kube-annex/annex/server/extension"
+	"github.com/kube-annex/annex/server/lifecycle"
 )
 
 // Unregister deletes what Register has made, in the reverse order. What bears one of the names and is someone else's stays,
@@ -132,8 +133,9 @@ func (c *Cluster) others(ctx context.Context, items []*item, namespace string) (
 			}
 			for _, object := range objects.Items {
 				name := version.WithResource(resource.Name).GroupResource().String() + "/" + object.Name
-				// Leases of controllers stay behind; with the namespace they go.
-				lease := version.Group == coordinationv1.GroupName && resource.Name == "leases" && controllers.OwnsLease(object.Name)
+				// Leases of controllers, and those about features, stay behind; with the namespace they go.
+				lease := version.Group == coordinationv1.GroupName && resource.Name == "leases" &&
+					(controllers.OwnsLease(object.Name) || lifecycle.OwnsLease(object.Name))
 				if !expected[name] && !lease && len(object.OwnerReferences) == 0 {
 					found = append(found, name)
 				}

@@ -4,33 +4,59 @@
 package up
 
 import (
+	"context"
 	"fmt"
+	"sync"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/featuregate"
 	"github.com/kube-annex/annex/server/controlplane"
 	"github.com/kube-annex/annex/server/etcd"
 )
 
 // candidate returns what campaigns for the extension's controllers, as a client of the host.
-func (s *Server) candidate(backend *etcd.Backend, made *certificates, hostURL string) (*leadership.Candidate, error) {
-	host := &rest.Config{
+func (s *Server) candidate(backend *etcd.Backend, made *certificates, hostURL string, gates *featuregate.Gate) (*leadership.Candidate, error) {
+	o := s.options.Leadership.Candidate(controllersHost(made, hostURL), gates)
+	if o.Owner == "" {
+		o.Owner = backend.Owner
+	}
+	o.BeforeExit = controlplane.StopStore(backend, s.beforeExit(backend))
+	groups := s.options.Controllers
+	groups.Hub = s.options.Extension.Hub
+	candidate, err := leadership.New(o, groups.List()...)
+	if err != nil {
+		return nil, fmt.Errorf("set up the controllers: %w", err)
+	}
+	return candidate, nil
+}
+
+// controllersHost reaches the host as the controllers do.
+func controllersHost(made *certificates, hostURL string) *rest.Config {
+	return &rest.Config{
 		Host: hostURL, QPS: -1, UserAgent: rest.DefaultKubernetesUserAgent() + "/controllers",
 		TLSClientConfig: rest.TLSClientConfig{
 			CAFile: made.servingCA.CertFile(), CertFile: made.controllers.CertFile, KeyFile: made.controllers.KeyFile,
 		},
 	}
-	o := s.options.Leadership.Candidate(host, s.options.Gates)
-	if o.Owner == "" {
-		o.Owner = backend.Owner
+}
+
+// withIdentity runs the controllers and follows the identity of the cluster beside them.
+func (s *Server) withIdentity(ctx context.Context, host *rest.Config, run func(context.Context) error) error {
+	following, stop := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer stop()
+	if identity := s.options.ClusterIdentity; identity != nil {
+		work.Go(func() {
+			if err := identity.Run(following, host); err != nil {
+				klog.FromContext(ctx).Error(err, "The identity of the cluster is not followed")
+			}
+		})
 	}
-	o.BeforeExit = controlplane.StopStore(backend, s.beforeExit(backend))
-	candidate, err := leadership.New(o, s.options.Controllers.List()...)
-	if err != nil {
-		return nil, fmt.Errorf("set up the controllers: %w", err)
-	}
-	return candidate, nil
+	return run(ctx)
 }
 
 // beforeExit tells the user that the process ends at once, although nobody stopped it, and what goes with it.

@@ -14,6 +14,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/component-base/featuregate"
 
+	"github.com/kube-annex/annex/clusteridentity"
 	"github.com/kube-annex/annex/server/controllers"
 	"github.com/kube-annex/annex/server/controlplane"
 	"github.com/kube-annex/annex/server/etcd"
@@ -38,6 +39,8 @@ type Options struct {
 	Extension    *extension.Options
 	// Controllers are those of the extension, which run as one of the host's clients.
 	Controllers controllers.Groups
+	// ClusterIdentity follows the identity of the cluster, if someone has a use for it, such as metrics.
+	ClusterIdentity *clusteridentity.Source
 	// Leadership is for all controllers, those of the control plane included.
 	Leadership options.Leadership
 	// Gates are Annex's own feature gates, for all parts.
@@ -76,6 +79,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Etcd.AddFlags(fs)
 	o.ControlPlane.Audit.AddFlags(fs)
 	o.Leadership.AddFlags(fs)
+	o.Extension.Lifecycle.AddFlags(fs)
+	o.Controllers.ClusterID.AddFlags(fs)
+	o.Extension.Hub.AddFlags(fs)
 	gates.AddFlag(fs, o.Gates)
 }
 
@@ -91,6 +97,8 @@ func (o *Options) Validate() []error {
 	errs = append(errs, o.Extension.Serving.Validate()...)
 	errs = append(errs, o.Controllers.Validate()...)
 	errs = append(errs, o.Leadership.Validate()...)
+	errs = append(errs, o.Extension.Lifecycle.Validate(o.Gates)...)
+	errs = append(errs, o.Extension.Hub.Validate()...)
 	if one, other := o.ControlPlane.Serving.Port, o.Extension.Serving.Port; one != 0 && one == other {
 		errs = append(errs, fmt.Errorf("--%s and --%s are both %d; choose different ones",
 			o.ControlPlane.Serving.PortFlag, o.Extension.Serving.PortFlag, one))

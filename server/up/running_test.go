@@ -19,6 +19,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	multiclusterv1alpha1 "github.com/kube-annex/annex/apis/multicluster/v1alpha1"
+	"github.com/kube-annex/annex/controllers/clusterclaims/clusterid"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 )
 
@@ -49,6 +50,7 @@ func begin(t *testing.T, dir string) *running {
 	o := NewOptions()
 	o.DataDir = dir
 	o.ControlPlane.Serving.Port, o.Extension.Serving.Port = 0, 0
+	o.Controllers.ClusterID.Source = clusterid.SourceNone // claims are counted
 	// The listener is given so that tests know the address.
 	var err error
 	if o.Extension.Serving.Listener, err = o.Extension.Serving.Listen(t.Context()); err != nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,11 +20,15 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/featuregate"
 	"github.com/kube-annex/annex/server/controlplane"
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/extension"
 	"github.com/kube-annex/annex/server/pki"
 )
+
+// component is who reports the feature gates of the process.
+const component = "annex"
 
 // waitingNotice is when it is said that etcd is being waited for.
 const waitingNotice = 2 * time.Second
@@ -131,15 +136,20 @@ func (s *Server) serve(ctx context.Context, backend *etcd.Backend, made *certifi
 	}
 	s.admin = admin
 
-	candidate, err := s.candidate(backend, made, hostURL)
+	// One process is one reporter of what it uses.
+	gates, err := extension.NewReporter(s.options.Gates, component, backend, extensionListener)
 	if err != nil {
 		return err
 	}
-	host, err := s.host(backend, made, hostListener, extensionListener, candidate)
+	candidate, err := s.candidate(backend, made, hostURL, gates)
 	if err != nil {
 		return err
 	}
-	annex, err := s.extension(backend, made, extensionListener, extensionKubeconfig)
+	host, err := s.host(backend, made, hostListener, extensionListener, candidate, gates)
+	if err != nil {
+		return err
+	}
+	annex, err := s.extension(backend, made, extensionListener, extensionKubeconfig, gates)
 	if err != nil {
 		return err
 	}
@@ -154,7 +164,7 @@ func (s *Server) serve(ctx context.Context, backend *etcd.Backend, made *certifi
 	controllersPart := start(ctx, "controllers", func(ctx context.Context) error {
 		select {
 		case <-s.ready: // nobody has to wait for them
-			return candidate.Run(ctx)
+			return s.withIdentity(ctx, controllersHost(made, hostURL), candidate.Run)
 		case <-ctx.Done():
 			return nil
 		}
@@ -163,8 +173,9 @@ func (s *Server) serve(ctx context.Context, backend *etcd.Backend, made *certifi
 	died := waitForEnd(ctx, backend, starting, hostPart, extensionPart, controllersPart)
 	s.say("stopping")
 	_ = starting.stop()
-	// Controllers give their Leases back through the host.
+	// Controllers give their Leases back through the host, and so does what the extension apiserver does about features.
 	err = errors.Join(died, ignoreIf(died, controllersPart.stop()))
+	annex.EndLifecycle()
 	// Once the host has answered all it had, nothing new reaches the extension apiserver. etcd outlives both.
 	hostPart.cancel()
 	select {
@@ -209,11 +220,14 @@ func (s *Server) finish(ctx context.Context, began, servers time.Time, made *cer
 	return nil
 }
 
-func (s *Server) host(backend *etcd.Backend, made *certificates, listener, extensionListener net.Listener, beside *leadership.Candidate) (*controlplane.Server, error) {
+func (s *Server) host(backend *etcd.Backend, made *certificates, listener, extensionListener net.Listener, beside *leadership.Candidate, gates *featuregate.Gate) (*controlplane.Server, error) {
 	o := *s.options.ControlPlane
-	o.Gates, o.Leadership = s.options.Gates, s.options.Leadership
+	o.Gates, o.Leadership = gates, s.options.Leadership
 	o.Leadership.BeforeExit = s.beforeExit(backend)
 	o.Beside = []*leadership.Candidate{beside}
+	if namespaces := s.options.Extension.Lifecycle.Namespaces(gates); len(namespaces) > 0 {
+		o.Authorizers = append(slices.Clone(o.Authorizers), leasesIn(namespaces))
+	}
 	o.Serving.Listener = listener
 	o.Serving.CertFile, o.Serving.KeyFile = made.host.CertFile, made.host.KeyFile
 	o.ClientCAFile = made.clientCA.CertFile()
@@ -228,9 +242,9 @@ func (s *Server) host(backend *etcd.Backend, made *certificates, listener, exten
 	return controlplane.New(completed, backend), nil
 }
 
-func (s *Server) extension(backend *etcd.Backend, made *certificates, listener net.Listener, kubeconfig string) (*extension.Server, error) {
+func (s *Server) extension(backend *etcd.Backend, made *certificates, listener net.Listener, kubeconfig string, gates *featuregate.Gate) (*extension.Server, error) {
 	o := *s.options.Extension
-	o.Gates, o.SharesLeaseStorage = s.options.Gates, true
+	o.Gates, o.SharesLeaseStorage = gates, true
 	o.Serving.Listener = listener
 	o.Serving.CertFile, o.Serving.KeyFile = made.extension.CertFile, made.extension.KeyFile
 	o.Host.Kubeconfig = kubeconfig

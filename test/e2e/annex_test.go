@@ -103,6 +103,13 @@ func registerAnnex(t *testing.T, storage string, certificates certificates) *ann
 			t.Fatal(err)
 		}
 	}
+	// Processes that were killed leave Leases behind, for which features that are turned off would wait.
+	for _, label := range []string{"features.k8s.io/component", "features.k8s.io/announcer"} {
+		err := host.Kubernetes.CoordinationV1().Leases("annex-system").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: label})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	serverCertificates, registrationCertificates := certificates(t)
 	mustAnnex(t, append([]string{
 		"register",
@@ -117,6 +124,8 @@ func registerAnnex(t *testing.T, storage string, certificates certificates) *ann
 		"--kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(port),
+		"--dynamic-features=annex-system/*",
+		"--feature-answer-window=1s",
 		storage,
 	}, serverCertificates...)
 	if a.client, err = versioned.NewForConfig(host.Config); err != nil {

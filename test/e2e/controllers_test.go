@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,17 +42,36 @@ func TestControllersWorkWithTheirRights(t *testing.T) {
 		})
 	}
 	leases := host.Kubernetes.CoordinationV1().Leases("annex-system")
-	a.eventually(t, "both replicas are members and one holds the Lease", func(ctx context.Context) error {
+	a.eventually(t, "both replicas are members and reporters, and one holds the Lease", func(ctx context.Context) error {
 		list, err := leases.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
-		if len(list.Items) != 3 {
-			return fmt.Errorf("there are %d Leases, want one of the group and two of members", len(list.Items))
+		members, reporters := 0, 0
+		for i := range list.Items {
+			switch lease := &list.Items[i]; {
+			case lease.Labels["features.k8s.io/component"] == "annex-controllers":
+				reporters++
+			case strings.HasPrefix(lease.Name, "annex-controllers-"):
+				members++
+			}
+		}
+		if members != 2 || reporters != 2 {
+			return fmt.Errorf("there are Leases of %d members and of %d reporters, want two of each", members, reporters)
 		}
 		lease, err := leases.Get(ctx, "annex-observer", metav1.GetOptions{})
 		if err != nil || ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
 			return fmt.Errorf("the Lease is %v (%v)", lease, err) //nolint:errorlint // err may be nil
+		}
+		return nil
+	})
+	a.eventually(t, "what they use of Annex's own gates is reported", func(ctx context.Context) error {
+		feature, err := a.client.FeaturesV1alpha1().Features("annex-system").Get(ctx, "GracefulLeaderTransition", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if len(feature.Status.Uses) != 1 || feature.Status.Uses[0].Component != "annex-controllers" || feature.Status.Uses[0].Value != v1alpha1.ValueEnabled {
+			return fmt.Errorf("the uses are %+v, want one of annex-controllers, which see it on", feature.Status.Uses)
 		}
 		return nil
 	})
@@ -65,6 +85,7 @@ func TestControllersWorkWithTheirRights(t *testing.T) {
 		}
 		return nil
 	})
+	idIsProvisioned(t, a)
 	for _, replica := range replicas {
 		if err := replica.Stop(); err != nil {
 			t.Error(err)

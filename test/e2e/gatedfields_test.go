@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	features "github.com/kube-annex/annex/apis/features/v1alpha1"
@@ -33,6 +34,7 @@ func gatedFieldFollowsItsFeature(t *testing.T, a *annex) {
 		return kubectl.Run(t, "get", "nodeballoon", name, "-o", "jsonpath={.spec.reclaimPolicy}")
 	}
 
+	gate("", features.StateOff)
 	explains(t, kubectl, false)
 	if out := apply("Hold"); !strings.Contains(out, "Warning") || !strings.Contains(out, "NodeBalloonReclaimPolicy") {
 		t.Errorf("applying the field while its gate is off does not warn and name the gate:\n%s", out)
@@ -41,44 +43,38 @@ func gatedFieldFollowsItsFeature(t *testing.T, a *annex) {
 		t.Errorf("the field was stored while its gate is off: %s", got)
 	}
 
-	gate(features.StateOn)
-	a.eventually(t, "the field is accepted", func(context.Context) error {
-		if out := apply("Hold"); strings.Contains(out, "Warning") || stored() != "Hold" {
-			return fmt.Errorf("apply says %s, and %q is stored", out, stored())
-		}
-		return nil
-	})
+	gate(features.ValueEnabled, features.StateOn)
+	if out := apply("Hold"); strings.Contains(out, "Warning") || stored() != "Hold" {
+		t.Errorf("the feature is On, apply says %s, and %q is stored", out, stored())
+	}
 	explains(t, kubectl, true)
 
-	gate(features.StateTurningOff)
+	gate(features.ValueDisabled, features.StateTurningOff)
 	kubectl.Run(t, "annotate", "nodeballoon", name, "touched=true")
 	if got := stored(); got != "" {
 		t.Errorf("a plain update while the feature turns off leaves %s", got)
 	}
-	gate(features.StateOff)
+	gate(features.ValueDisabled, features.StateOff)
 	explains(t, kubectl, false)
 	kubectl.Run(t, "delete", "nodeballoon", name)
 }
 
-// gateOf returns a function that puts Annex's own feature into a state.
-func gateOf(t *testing.T, a *annex, name string) func(features.State) {
+// gateOf returns a function that asks for a value of Annex's own feature, and waits for the state.
+func gateOf(t *testing.T, a *annex, name string) func(features.Value, features.State) {
 	t.Helper()
 	client := a.client.FeaturesV1alpha1().Features("annex-system")
-	feature, err := client.Create(t.Context(), &features.Feature{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := client.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
-	return func(state features.State) {
+	return func(desired features.Value, state features.State) {
 		t.Helper()
-		feature.Status.State = state
-		if feature, err = client.UpdateStatus(t.Context(), feature, metav1.UpdateOptions{}); err != nil {
-			t.Fatalf("make %s %s: %v", name, state, err)
-		}
+		a.eventually(t, fmt.Sprintf("%s is %s", name, state), func(ctx context.Context) error {
+			feature, err := client.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"desired":%q}}`, desired), metav1.PatchOptions{})
+			if err != nil {
+				return err
+			}
+			if feature.Status.State != state {
+				return fmt.Errorf("it is %s, and its tasks are %+v", feature.Status.State, feature.Status.Tasks)
+			}
+			return nil
+		})
 	}
 }
 

@@ -20,6 +20,9 @@ func Annex(t testing.TB, root string) string {
 	return build(t, "annex", root, "./cmd/annex")
 }
 
+// AnnexFor is Annex before there is a test, as in TestMain.
+func AnnexFor(root string) (string, error) { return buildInto("annex", root, "./cmd/annex") }
+
 // Build builds another program of the repository once in a test process. The flags, such as -tags, are for `go build`.
 func Build(t testing.TB, name, root, target string, flags ...string) string {
 	t.Helper()

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/kube-annex/annex/controllers/clusterclaims/clusterid"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 	"github.com/kube-annex/annex/server/up"
 )
@@ -46,13 +47,14 @@ type running struct {
 	output *syncBuffer
 }
 
-// Start runs Annex until the test ends. Each configure function may change the options first.
+// Start runs Annex until the test ends, without the claim id.k8s.io. Each configure function may change the options first.
 func Start(t testing.TB, configure ...func(*up.Options)) *Server {
 	t.Helper()
 	options := up.NewOptions()
 	options.DataDir = t.TempDir()
 	options.ControlPlane.Serving.Port = 0
 	options.Extension.Serving.Port = 0
+	options.Controllers.ClusterID.Source = clusterid.SourceNone
 	for _, change := range configure {
 		change(options)
 	}
@@ -85,6 +87,12 @@ func (s *Server) Stop(t testing.TB) {
 		t.Errorf("annex ended with: %v", s.running.err)
 	}
 	s.running = nil
+}
+
+// Resume starts a server that was stopped on the same data; the clients are new.
+func (s *Server) Resume(t testing.TB) {
+	t.Helper()
+	s.start(t)
 }
 
 // Restart stops the server and starts it again on the same data; the clients are new.

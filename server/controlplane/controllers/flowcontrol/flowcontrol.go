@@ -141,7 +141,8 @@ func (o objects[T]) ensure(ctx context.Context, wanted []T, mandatory bool) erro
 func (o objects[T]) ensureOne(ctx context.Context, want T, mandatory bool) error {
 	have, err := o.get(want.GetName())
 	if apierrors.IsNotFound(err) {
-		_, err = o.writer.Create(ctx, want, metav1.CreateOptions{})
+		// Clients write the version into what they send, and what is wanted belongs to all servers of the process.
+		_, err = o.writer.Create(ctx, want.DeepCopyObject().(T), metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}

@@ -1,0 +1,210 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/rest"
+
+	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
+	"github.com/kube-annex/annex/clusteridentity"
+	"github.com/kube-annex/annex/generated/clientset/versioned"
+	"github.com/kube-annex/annex/server/registration"
+	"github.com/kube-annex/annex/server/up"
+	"github.com/kube-annex/annex/test/harness"
+)
+
+// roleAuthorizer gives users the rights of one role, as RBAC does, and keeps what they asked for.
+type roleAuthorizer struct {
+	rules []rbacv1.PolicyRule
+	mu    sync.Mutex
+	asked map[string]bool
+}
+
+// newRoleAuthorizer reads the role from what `annex register` puts into a cluster.
+func newRoleAuthorizer(t *testing.T, name string) *roleAuthorizer {
+	t.Helper()
+	a := &roleAuthorizer{asked: map[string]bool{}}
+	for _, object := range registration.New().Objects() {
+		if role, ok := object.(*rbacv1.ClusterRole); ok && role.Name == name {
+			a.rules = role.Rules
+		}
+	}
+	if len(a.rules) == 0 {
+		t.Fatalf("there is no role %s", name)
+	}
+	return a
+}
+
+// Authorize is an authorizer.AuthorizerFunc for users whose name begins with "reader".
+func (a *roleAuthorizer) Authorize(_ context.Context, r authorizer.Attributes) (authorizer.Decision, string, error) {
+	if !strings.HasPrefix(r.GetUser().GetName(), "reader") || !r.IsResourceRequest() {
+		return authorizer.DecisionNoOpinion, "", nil
+	}
+	a.mu.Lock()
+	a.asked[fmt.Sprintf("%s %s/%s %q", r.GetVerb(), r.GetResource(), r.GetSubresource(), r.GetName())] = true
+	a.mu.Unlock()
+	for _, rule := range a.rules {
+		if slices.Contains(rule.Verbs, r.GetVerb()) && slices.Contains(rule.APIGroups, r.GetAPIGroup()) && slices.Contains(rule.Resources, r.GetResource()) &&
+			r.GetSubresource() == "" && (len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, r.GetName())) {
+			return authorizer.DecisionAllow, "the role", nil
+		}
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// TestClusterIdentityNeedsTheReadersRoleAlone follows both claims as a user with nothing but annex-clusterclaim-reader.
+func TestClusterIdentityNeedsTheReadersRoleAlone(t *testing.T) {
+	t.Parallel()
+	role := newRoleAuthorizer(t, "annex-clusterclaim-reader")
+	f := startFrontDoor(t, func(o *up.Options) {
+		o.ControlPlane.Authorizers = append(o.ControlPlane.Authorizers, authorizer.AuthorizerFunc(role.Authorize))
+	})
+	as := func(name string) *rest.Config {
+		pair, config := f.user(t, name), rest.CopyConfig(f.Config)
+		config.CertFile, config.KeyFile, config.CertData, config.KeyData = pair.CertFile, pair.KeyFile, nil, nil
+		return config
+	}
+	follow := func(config *rest.Config) *clusteridentity.Source {
+		source := clusteridentity.New()
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- source.Run(ctx, config) }()
+		t.Cleanup(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+		return source
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	until := func(source *clusteridentity.Source, want string) {
+		t.Helper()
+		for identity := range source.Changes(ctx) {
+			if identity.String() == want {
+				return
+			}
+		}
+		t.Fatalf("the cluster is %v, want %s; trouble: %v", source.Current(), want, source.Trouble())
+	}
+
+	source, stranger := follow(as("reader")), follow(as("stranger"))
+	until(source, "a cluster without an id")
+	createClaim(t, f.Server, "id.k8s.io", "cluster-1")
+	createClaim(t, f.Server, "secret.example.com", "not for everyone")
+	until(source, "cluster-1 in no set")
+	createClaim(t, f.Server, "clusterset.k8s.io", "fleet")
+	until(source, "cluster-1 in fleet")
+	if err := f.Annex.MulticlusterV1alpha1().ClusterClaims().Delete(ctx, "clusterset.k8s.io", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(source, "cluster-1 in no set")
+	role.mu.Lock()
+	for asked := range role.asked {
+		if !regexp.MustCompile(`^(list|watch) clusterclaims/ "(id|clusterset)\.k8s\.io"$`).MatchString(asked) {
+			t.Errorf("it asked for more: %s", asked)
+		}
+	}
+	if len(role.asked) != 4 {
+		t.Errorf("it asked for %v, want list and watch of both claims", role.asked)
+	}
+	role.mu.Unlock()
+
+	// The authorizer allows no more than that.
+	reader, err := versioned.NewForConfig(as("reader-too"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := reader.MulticlusterV1alpha1().ClusterClaims()
+	if _, err := claims.List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("a list of all claims: %v, want 403", err)
+	}
+	if _, err := claims.Get(ctx, "secret.example.com", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("get of another claim: %v, want 403", err)
+	}
+	// Someone without the right knows nothing, and why.
+	if err := stranger.Trouble(); !apierrors.IsForbidden(err) || stranger.Current().Known {
+		t.Errorf("a stranger knows %v, and its trouble is %v", stranger.Current(), err)
+	}
+}
+
+func createClaim(t *testing.T, server *harness.Server, name, value string) {
+	t.Helper()
+	claim := &v1alpha1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClusterClaimSpec{Value: value}}
+	if _, err := server.Annex.MulticlusterV1alpha1().ClusterClaims().Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestClusterIdentityExample runs the example from its start to Ctrl-C while the cluster gets an id and joins a set.
+func TestClusterIdentityExample(t *testing.T) {
+	t.Parallel()
+	binary := harness.Example(t, root, "cluster-identity")
+	server := harness.Start(t)
+	program := &copyOf{command: exec.Command(binary)}
+	program.command.Env = append(os.Environ(), "KUBECONFIG="+server.Kubeconfig)
+	program.command.Stdout, program.command.Stderr = program, program
+	if err := program.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = program.command.Process.Kill() })
+	waitForLine := func(pattern string) []string {
+		t.Helper()
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
+		deadline := time.After(time.Minute)
+		for {
+			if found := regexp.MustCompile(pattern).FindStringSubmatch(program.said()); found != nil {
+				return found
+			}
+			select {
+			case <-ticker.C:
+			case <-deadline:
+				t.Fatalf("the program did not say %s:\n%s", pattern, program.said())
+			}
+		}
+	}
+	metrics := waitForLine(`msg=Hello metrics=(\S+)\n`)[1]
+	createClaim(t, server, "id.k8s.io", "cluster-1")
+	waitForLine(`msg="The identity has changed" clusterID=cluster-1\n`)
+	createClaim(t, server, "clusterset.k8s.io", "fleet")
+	waitForLine(`msg="The cluster is a member of a set" clusterID=cluster-1 clusterSet=fleet backend=db-0\.cluster-1\.db\.shop\.svc\.clusterset\.local\n`)
+	response, err := (&http.Client{Timeout: time.Minute}).Get(metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	for _, want := range []string{
+		`annex_cluster_info{cluster_id="cluster-1",clusterset="fleet",id="cluster-1"} 1`, `identities_seen_total{cluster_id="cluster-1",clusterset="fleet"}`,
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the metrics (%v) do not have %s:\n%s", err, want, page)
+		}
+	}
+	if err := program.command.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := program.command.Wait(); err != nil {
+		t.Errorf("the program ended with %v; it said:\n%s", err, program.said())
+	}
+}
