@@ -93,10 +93,13 @@ func (c *Controller) makePriorityClass(ctx context.Context) error {
 	return nil
 }
 
-// deflated tells whether all balloons are at their floor.
+// deflated tells whether all balloons on nodes are at their floor.
 func (c *Controller) deflated() bool {
 	for _, obj := range c.pods.GetStore().List() {
 		pod := obj.(*corev1.Pod)
+		if _, there, err := c.nodes.GetStore().GetByKey(nodeOf(pod)); err != nil || !there {
+			continue // Nobody is left to deflate it.
+		}
 		if granted, ok := allocated(pod); ok && !ended(pod) && granted != floor() {
 			return false
 		}

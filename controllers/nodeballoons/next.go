@@ -19,7 +19,7 @@ const (
 	// retryRefused is the least time between two attempts at a size that was refused for good.
 	retryRefused = time.Minute
 	// retryFit is how often a balloon that was displaced looks for room.
-	retryFit = 15 * time.Second
+	retryFit = 10 * time.Second
 	// answerTime is how long a kubelet may take to answer a resize before people are told that it does not.
 	answerTime = 30 * time.Second
 )

@@ -116,7 +116,9 @@ func (c *Controller) refused(ctx context.Context, v view, decided change, why er
 	if err != nil {
 		return change{}, err
 	}
-	decided.after = retryRefused
+	if decided.after == 0 {
+		decided.after = retryRefused
+	}
 	if decided.resize != nil && *decided.resize != tried {
 		if err := c.resize(ctx, v, &decided); err != nil && !isRefusal(err) {
 			return change{}, err

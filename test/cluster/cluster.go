@@ -161,7 +161,7 @@ func (c *Cluster) Logs() string {
 func (c *Cluster) Stop() {
 	for _, process := range slices.Backward(c.others) {
 		process.Kill()
-		if directory := hollowDirectory.FindString(process.Log()); directory != "" {
+		for _, directory := range hollowDirectory.FindAllString(process.Log(), -1) { // Kubelets of one name share a log.
 			_ = os.RemoveAll(directory)
 		}
 	}

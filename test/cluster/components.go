@@ -77,7 +77,7 @@ func (c *Cluster) startOthers() error {
 		}
 	}
 	for _, node := range c.options.Nodes {
-		if err := c.startNode(node); err != nil {
+		if _, err := c.StartNode(node); err != nil {
 			return err
 		}
 	}
@@ -103,28 +103,34 @@ func (c *Cluster) servingArgs(component, kubeconfig string) ([]string, error) {
 	}, nil
 }
 
-// startNode starts a kubelet with a fake container runtime. It registers a node with one CPU and 3840Mi.
-func (c *Cluster) startNode(name string) error {
+// StartNode starts a kubelet with a fake container runtime, which the nodes of the options have already. It registers a node with one
+// CPU and 3840Mi. Of kubelets' flags it knows --node-labels and --register-with-taints.
+func (c *Cluster) StartNode(name string, more ...string) (*Process, error) {
 	kubeconfig, err := c.Identity("system:node:"+name, "system:nodes")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	port, err := FreePort()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	readOnlyPort, err := FreePort()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.runOther("kubelet-"+name, "kubemark",
+	args := append([]string{
 		"--morph=kubelet",
-		"--name="+name,
-		"--kubeconfig="+kubeconfig,
+		"--name=" + name,
+		"--kubeconfig=" + kubeconfig,
 		"--use-host-image-service=false",
-		"--kubelet-port="+strconv.Itoa(port),
-		"--kubelet-read-only-port="+strconv.Itoa(readOnlyPort),
-		"--cert-dir="+filepath.Join(c.options.Dir, "kubelet-"+name))
+		"--kubelet-port=" + strconv.Itoa(port),
+		"--kubelet-read-only-port=" + strconv.Itoa(readOnlyPort),
+		"--cert-dir=" + filepath.Join(c.options.Dir, "kubelet-"+name),
+	}, more...)
+	if err = c.runOther("kubelet-"+name, "kubemark", args...); err != nil {
+		return nil, err
+	}
+	return c.others[len(c.others)-1], nil
 }
 
 func (c *Cluster) runOther(name, command string, args ...string) error {

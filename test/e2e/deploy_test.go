@@ -24,6 +24,7 @@ func TestTheClusterAcceptsTheManifests(t *testing.T) {
 	kubectl := harness.NewKubectl(t, root, host.Kubeconfig)
 	for overlay, want := range map[string][]string{
 		"base":          {"deployment.apps/annex-apiserver ", "deployment.apps/annex-controllers ", "persistentvolumeclaim/annex-apiserver ", "poddisruptionbudget.policy/annex-apiserver ", "apiservice.apiregistration.k8s.io/v1alpha1.node.k8s.io "},
+		"balloons":      {"daemonset.apps/node-balloon ", "priorityclass.scheduling.k8s.io/node-balloon ", "clusterrolebinding.rbac.authorization.k8s.io/annex-node-balloons ", "rolebinding.rbac.authorization.k8s.io/annex-node-balloons "},
 		"external-etcd": {"deployment.apps/annex-apiserver ", "deployment.apps/annex-controllers ", "poddisruptionbudget.policy/annex-apiserver ", "apiservice.apiregistration.k8s.io/v1alpha1.node.k8s.io "},
 	} {
 		t.Run(overlay, func(t *testing.T) {
