@@ -150,6 +150,7 @@ func testLease(t *testing.T, w *world) {
 	w.leaseWith("two", featuregate.AnnotationObserved)
 	taken := w.lease("two")
 	taken.Annotations["by"] = "another"
+	taken.Spec.AcquireTime = &metav1.MicroTime{Time: time.Now()}
 	if _, err := w.server.Kubernetes.CoordinationV1().Leases(w.namespace).Update(t.Context(), taken, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
