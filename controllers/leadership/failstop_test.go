@@ -80,7 +80,7 @@ func TestAStuckRunnerEndsTheProcessBeforeALeaseThatWasNotRenewedExpires(t *testi
 	select {
 	case why := <-a.exits:
 		wantIn(t, "the reason", why.Error(), "did not return in time")
-		within(t, "from the last renewal to the end", time.Since(p.lastRenewal()), quick.LeaseDuration*9/10-50*time.Millisecond, quick.LeaseDuration)
+		within(t, "from the last renewal to the end", time.Since(p.lastRenewal()), quick.RenewDeadline, quick.LeaseDuration)
 	case <-time.After(2 * quick.LeaseDuration):
 		t.Fatal("the process does not end")
 	}

@@ -29,12 +29,13 @@ import (
 )
 
 const (
-	// DefaultPageSize is how many objects are read at a time.
+	// DefaultPageSize is how many objects are read at a time, and DefaultWorkers how many are written at a time, without a limiter.
 	DefaultPageSize = 500
-	// DefaultWorkers is how many objects are written at a time without a limiter.
-	DefaultWorkers = 16
-	// limitedWorkers is the same with one. They are few, so that at a server that is busy this work becomes slow rather than others.
-	limitedWorkers = 4
+	DefaultWorkers  = 16
+	// limitedPageSize and limitedWorkers are the same with one. They are small: users shall not have to wait for a long list, and at a
+	// server that is busy this work shall become slow rather than theirs.
+	limitedPageSize = 100
+	limitedWorkers  = 2
 
 	fieldManager = "annex-clear-field"
 	statusName   = "status"
@@ -49,10 +50,10 @@ type Options struct {
 	Field gatedfield.Field
 	// Limiter is asked before each request; nil sets no limit.
 	Limiter flowcontrol.RateLimiter
-	// Workers is how many objects are written at a time. It defaults to DefaultWorkers, and to a quarter of that with a Limiter.
-	Workers int
-	// PageSize defaults to DefaultPageSize.
+	// PageSize is how many objects are read at a time, and Workers how many are written at a time. They default to DefaultPageSize and
+	// DefaultWorkers, and to less with a Limiter.
 	PageSize int64
+	Workers  int
 	// Progress is called after each page; an error of it ends the work. Nil is not called.
 	Progress func(context.Context, Progress) error
 }
@@ -73,12 +74,9 @@ var ErrStillSet = errors.New("the server kept the field; it drops it only while 
 
 // Clear clears the field everywhere, beginning where the earlier progress ended. It returns how far it came, also with an error.
 func Clear(ctx context.Context, options Options, from Progress) (Progress, error) {
-	limit := options.PageSize
-	if limit <= 0 {
-		limit = DefaultPageSize
-	}
+	options.complete()
 	for progress := from; ; {
-		page, err := options.list(ctx, limit, progress.Continue)
+		page, err := options.list(ctx, progress.Continue)
 		if err != nil {
 			return progress, fmt.Errorf("list %s: %w", options.Field.Kind.Kind, err)
 		}
@@ -101,6 +99,19 @@ func Clear(ctx context.Context, options Options, from Progress) (Progress, error
 	}
 }
 
+func (o *Options) complete() {
+	page, workers := int64(DefaultPageSize), DefaultWorkers
+	if o.Limiter != nil {
+		page, workers = limitedPageSize, limitedWorkers
+	}
+	if o.PageSize <= 0 {
+		o.PageSize = page
+	}
+	if o.Workers <= 0 {
+		o.Workers = workers
+	}
+}
+
 // clearAll writes those of a page that have the field, and returns how many these are. When it returns, it has no request under way.
 func (o Options) clearAll(ctx context.Context, page []unstructured.Unstructured) (int64, error) {
 	var having []*unstructured.Unstructured
@@ -109,19 +120,11 @@ func (o Options) clearAll(ctx context.Context, page []unstructured.Unstructured)
 			having = append(having, &page[i])
 		}
 	}
-	workers := o.Workers
-	switch {
-	case workers > 0:
-	case o.Limiter != nil:
-		workers = limitedWorkers
-	default:
-		workers = DefaultWorkers
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64
 	var working sync.WaitGroup
-	for range min(workers, len(having)) {
+	for range min(o.Workers, len(having)) {
 		working.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(having) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				if err := o.clear(ctx, having[i].GetNamespace(), having[i].GetName()); err != nil {
@@ -137,9 +140,9 @@ func (o Options) clearAll(ctx context.Context, page []unstructured.Unstructured)
 
 // list reads a page. The server forgets where a page ended after a few minutes, and then offers to go on from there in what is stored
 // now, which is as good: nothing that has appeared meanwhile can have the field.
-func (o Options) list(ctx context.Context, limit int64, from string) (page *unstructured.UnstructuredList, err error) {
+func (o Options) list(ctx context.Context, from string) (page *unstructured.UnstructuredList, err error) {
 	err = o.try(ctx, func() error {
-		page, err = o.Client.List(ctx, metav1.ListOptions{Limit: limit, Continue: from})
+		page, err = o.Client.List(ctx, metav1.ListOptions{Limit: o.PageSize, Continue: from})
 		if apierrors.IsResourceExpired(err) {
 			from = ""
 			if status := apierrors.APIStatus(nil); errors.As(err, &status) {

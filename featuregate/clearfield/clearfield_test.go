@@ -181,6 +181,7 @@ type meeting struct {
 	items []unstructured.Unstructured
 	wants int
 	fails string
+	limit int64
 
 	mu             sync.Mutex
 	present, most  int
@@ -190,7 +191,8 @@ type meeting struct {
 
 func (m *meeting) Namespace(string) dynamic.ResourceInterface { return m }
 
-func (m *meeting) List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+func (m *meeting) List(_ context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	m.limit = options.Limit
 	return page("", m.items...)(metav1.ListOptions{})
 }
 
@@ -239,12 +241,13 @@ func TestWritesOfAPageAreConcurrentAndBounded(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		objects, workers, wants int
+		page                    int64
 		limiter                 flowcontrol.RateLimiter
 	}{
-		"by default":            {objects: 100, wants: 16},
-		"with a limiter":        {objects: 100, wants: 4, limiter: flowcontrol.NewFakeAlwaysRateLimiter()},
-		"as many as one wishes": {objects: 100, workers: 3, wants: 3},
-		"fewer objects":         {objects: 2, workers: 3, wants: 2},
+		"by default":            {objects: 100, wants: 16, page: 500},
+		"with a limiter":        {objects: 100, wants: 2, page: 100, limiter: flowcontrol.NewFakeAlwaysRateLimiter()},
+		"as many as one wishes": {objects: 100, workers: 3, wants: 3, page: 500},
+		"fewer objects":         {objects: 2, workers: 3, wants: 2, page: 500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -255,6 +258,9 @@ func TestWritesOfAPageAreConcurrentAndBounded(t *testing.T) {
 			}
 			if want := int64(tc.objects); got.Seen != want || got.Cleared != want || m.finished != tc.objects {
 				t.Errorf("progress %+v after %d writes, want %d objects", got, m.finished, tc.objects)
+			}
+			if m.limit != tc.page {
+				t.Errorf("read %d objects at a time, want %d", m.limit, tc.page)
 			}
 			if m.most != tc.wants {
 				t.Errorf("%d writes at a time, want %d", m.most, tc.wants)
