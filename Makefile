@@ -51,7 +51,7 @@ test-unit: ## Run the tests that lie beside the code; the registry's with the ra
 	$(GO) test -timeout $(TIMEOUT) -race $(RACE:%=./%/...)
 
 test-integration: ## Run the tests of our servers together, in process, with real etcd
-	$(GO) test -timeout $(TIMEOUT) ./test/integration/...
+	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/integration/... ./test/lifecycle/...
 	$(GO) test -timeout $(TIMEOUT) -race ./test/gatedfields/...
 	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/faults/... ./test/features/...
 	$(GO) test -timeout $(TIMEOUT) ./test/claims/...
@@ -65,6 +65,9 @@ test-faults: ## Run the single-writer proof with 1000 faults instead of 50 (some
 
 test-features: ## Stop, pause and cut off replicas while a feature turns off, 20 times each instead of once (some minutes; ARGS='-seed N' …)
 	$(GO) test -count 1 -v -timeout 1h -parallel 4 ./test/features -args -rounds 20 $(ARGS)
+
+test-lifecycle: ## Turn every feature on and off in 50 rounds, with servers killed on the way (some five minutes; ARGS='-seed N' …)
+	$(GO) test -count 1 -v -timeout 30m -parallel 6 -run '^(TestAnnex|TestExample)$$' ./test/lifecycle -args -rounds 50 $(ARGS)
 
 test-claims: ## Race both well-known claims for 2000 rounds instead of 100, with kills (some six minutes; ARGS='-seed N' …)
 	$(GO) test -count 1 -v -timeout 1h -run '^TestTheIDOutlivesTheMembership$$' ./test/claims -args -rounds 2000 $(ARGS)
@@ -139,5 +142,5 @@ $(TOOLS)/golangci-lint:
 	@mkdir -p $(TOOLS)
 	$(GO) build -modfile=hack/tools/go.mod -o $(TOOLS)/ sigs.k8s.io/logtools/logcheck github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-.PHONY: help build run clean test test-unit test-integration test-e2e test-faults test-features test-claims test-cycles bench bench-leadership bench-balloons example-multikubelet generate fmt tidy lint \
+.PHONY: help build run clean test test-unit test-integration test-e2e test-faults test-features test-lifecycle test-claims test-cycles bench bench-leadership bench-balloons example-multikubelet generate fmt tidy lint \
 	verify $(CHECKS) tools kube protoc
