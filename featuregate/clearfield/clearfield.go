@@ -29,9 +29,10 @@ import (
 )
 
 const (
-	// DefaultPageSize is how many objects are read at a time, and DefaultWorkers how many are written at a time, without a limiter.
+	// DefaultPageSize is how many objects are read at a time without a limiter.
 	DefaultPageSize = 500
-	DefaultWorkers  = 16
+	// DefaultWorkers is how many objects are written at a time without a limiter.
+	DefaultWorkers = 16
 	// limitedPageSize and limitedWorkers are the same with one. They are small: users shall not have to wait for a long list, and at a
 	// server that is busy this work shall become slow rather than theirs.
 	limitedPageSize = 100
