@@ -53,7 +53,7 @@ test-unit: ## Run the tests that lie beside the code; the registry's with the ra
 test-integration: ## Run the tests of our servers together, in process, with real etcd
 	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/integration/... ./test/lifecycle/...
 	$(GO) test -timeout $(TIMEOUT) -race ./test/gatedfields/...
-	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/faults/... ./test/features/...
+	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/faults/... ./test/features/... ./test/bench/features
 	$(GO) test -timeout $(TIMEOUT) ./test/claims/...
 
 test-e2e: kube ## Run the tests with a real kube-apiserver, its controllers and hollow kubelets
@@ -80,6 +80,9 @@ bench: kube ## Compare ClusterClaim with a CRD and a ConfigMap on a real kube-ap
 
 bench-leadership: kube ## Time hand-over and fail-over, with client-go's LeaderElector in the same run (some minutes; ARGS='-cycles 100' …)
 	$(GO) run ./test/bench/leadership $(ARGS)
+
+bench-features: ## Measure 10000 reporters, a question to all of them, and the clearing of 100000 objects (half an hour; ARGS='-only clearing' …)
+	$(GO) run ./test/bench/features $(ARGS)
 
 bench-balloons: kube ## Resize 500 simulated nodes at once instead of 25, and count what that asks of the cluster (some minutes; ARGS='-nodes N')
 	$(GO) test -count 1 -v -timeout 1h -run '^TestManyNodes$$' ./test/nodeballoons -args -nodes 500 $(ARGS)
@@ -142,5 +145,5 @@ $(TOOLS)/golangci-lint:
 	@mkdir -p $(TOOLS)
 	$(GO) build -modfile=hack/tools/go.mod -o $(TOOLS)/ sigs.k8s.io/logtools/logcheck github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-.PHONY: help build run clean test test-unit test-integration test-e2e test-faults test-features test-lifecycle test-claims test-cycles bench bench-leadership bench-balloons example-multikubelet generate fmt tidy lint \
+.PHONY: help build run clean test test-unit test-integration test-e2e test-faults test-features test-lifecycle test-claims test-cycles bench bench-leadership bench-features bench-balloons example-multikubelet generate fmt tidy lint \
 	verify $(CHECKS) tools kube protoc
