@@ -37,6 +37,11 @@ const (
 	// server that is busy this work shall become slow rather than theirs.
 	limitedPageSize = 100
 	limitedWorkers  = 2
+	// objectsAsRequest is how many objects cost a server as much to list as one request.
+	objectsAsRequest = 20
+	// stillSetTries is how often an object is written that still has the field. Writing nothing is not compared with the state of the
+	// feature, so a replica that has not seen yet that it is TurningOff keeps the field.
+	stillSetTries = 5
 
 	fieldManager = "annex-clear-field"
 	statusName   = "status"
@@ -49,7 +54,7 @@ type Options struct {
 	Client dynamic.NamespaceableResourceInterface
 	// Field is what is cleared.
 	Field gatedfield.Field
-	// Limiter is asked before each request; nil sets no limit.
+	// Limiter is asked before each request, and as often before a list as what it reads is worth; nil sets no limit.
 	Limiter flowcontrol.RateLimiter
 	// PageSize is how many objects are read at a time, and Workers how many are written at a time. They default to DefaultPageSize and
 	// DefaultWorkers, and to less with a Limiter.
@@ -72,6 +77,9 @@ type Progress struct {
 // ErrStillSet is returned when an object still has the field after it was written: the feature is not TurningOff for the server that
 // wrote it.
 var ErrStillSet = errors.New("the server kept the field; it drops it only while the feature is TurningOff")
+
+// errAgain has a request repeated.
+var errAgain = apierrors.NewServiceUnavailable(ErrStillSet.Error())
 
 // Clear clears the field everywhere, beginning where the earlier progress ended. It returns how far it came, also with an error.
 func Clear(ctx context.Context, options Options, from Progress) (Progress, error) {
@@ -142,7 +150,7 @@ func (o Options) clearAll(ctx context.Context, page []unstructured.Unstructured)
 // list reads a page. The server forgets where a page ended after a few minutes, and then offers to go on from there in what is stored
 // now, which is as good: nothing that has appeared meanwhile can have the field.
 func (o Options) list(ctx context.Context, from string) (page *unstructured.UnstructuredList, err error) {
-	err = o.try(ctx, func() error {
+	err = o.try(ctx, 1+o.PageSize/objectsAsRequest, func() error {
 		page, err = o.Client.List(ctx, metav1.ListOptions{Limit: o.PageSize, Continue: from})
 		if apierrors.IsResourceExpired(err) {
 			from = ""
@@ -164,23 +172,27 @@ func (o Options) clear(ctx context.Context, namespace, name string) error {
 	if o.Field.Path[0] == statusName {
 		subresources = append(subresources, statusName)
 	}
-	return o.try(ctx, func() error {
+	kept := 0
+	return o.try(ctx, 1, func() error {
 		out, err := client.Patch(ctx, name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil
 		case err == nil && IsSet(out.Object, o.Field):
+			if kept++; kept < stillSetTries {
+				return errAgain
+			}
 			return ErrStillSet
 		}
 		return err
 	})
 }
 
-// try repeats what others or the server's load stand in the way of.
-func (o Options) try(ctx context.Context, request func() error) error {
+// try repeats what others or the server's load stand in the way of. The request counts as so many.
+func (o Options) try(ctx context.Context, cost int64, request func() error) error {
 	var last error
 	err := wait.ExponentialBackoffWithContext(ctx, wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8}, func(ctx context.Context) (bool, error) {
-		if o.Limiter != nil {
+		for paid := int64(0); o.Limiter != nil && paid < cost; paid++ {
 			if err := o.Limiter.Wait(ctx); err != nil {
 				return false, err
 			}

@@ -82,6 +82,12 @@ func answer(err error) func() (*unstructured.Unstructured, error) {
 	return func() (*unstructured.Unstructured, error) { return &out, err }
 }
 
+// kept is the answer of a replica that has not seen yet that the feature is TurningOff.
+func kept() (*unstructured.Unstructured, error) {
+	out := object("a", "red")
+	return &out, nil
+}
+
 func TestClear(t *testing.T) {
 	t.Parallel()
 	resource := schema.GroupResource{Group: "example.annex.test", Resource: "widgets"}
@@ -122,6 +128,20 @@ func TestClear(t *testing.T) {
 				patches: []func() (*unstructured.Unstructured, error){answer(conflict), answer(busy), answer(nil)},
 			},
 			want: Progress{Seen: 1, Cleared: 1}, asked: []string{"list from ", "patch a", "patch a", "patch a"},
+		},
+		"a replica is late": {
+			server: server{
+				lists:   []func(metav1.ListOptions) (*unstructured.UnstructuredList, error){page("", object("a", "red"))},
+				patches: []func() (*unstructured.Unstructured, error){kept, kept, answer(nil)},
+			},
+			want: Progress{Seen: 1, Cleared: 1}, asked: []string{"list from ", "patch a", "patch a", "patch a"},
+		},
+		"the server keeps it": {
+			server: server{
+				lists:   []func(metav1.ListOptions) (*unstructured.UnstructuredList, error){page("", object("a", "red"))},
+				patches: []func() (*unstructured.Unstructured, error){kept, kept, kept, kept, kept},
+			},
+			err: ErrStillSet, asked: []string{"list from ", "patch a", "patch a", "patch a", "patch a", "patch a"},
 		},
 		"deleted meanwhile": {
 			server: server{
@@ -288,5 +308,35 @@ func TestOneFailureEndsThePage(t *testing.T) {
 	}
 	if m.asks != workers || m.finished != workers {
 		t.Errorf("%d writes were begun and %d had ended, want %d", m.asks, m.finished, workers)
+	}
+}
+
+// paid counts how often it is asked.
+type paid struct {
+	flowcontrol.RateLimiter
+	times int
+}
+
+func (p *paid) Wait(context.Context) error {
+	p.times++
+	return nil
+}
+
+func TestListsCountAsManyRequests(t *testing.T) {
+	t.Parallel()
+	s := server{
+		lists: []func(metav1.ListOptions) (*unstructured.UnstructuredList, error){
+			page("x", object("a", "red"), object("b", "")), expired("x"), page("", object("c", "")),
+		},
+		patches: []func() (*unstructured.Unstructured, error){answer(nil)},
+	}
+	limiter := &paid{}
+	_, err := Clear(t.Context(), Options{Client: &s, Field: gatedfield.Field{Path: []string{"spec", "color"}}, Limiter: limiter, PageSize: 200}, Progress{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Three lists of up to 200 objects, one of which failed, and a patch.
+	if want := 3*11 + 1; limiter.times != want {
+		t.Errorf("the limiter was asked %d times, want %d", limiter.times, want)
 	}
 }
