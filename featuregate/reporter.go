@@ -249,7 +249,7 @@ func (r *reporter) report(ctx context.Context) error {
 			Name: string(name), Value: value, Default: featuresv1alpha1.ValueDisabled, Stability: featuresv1alpha1.StabilityPreAlpha,
 		}
 		if spec, ok := specs[name]; ok {
-			feature.Stability = stabilityOf(spec)
+			feature.Stability = StabilityOf(spec)
 			if spec.Default {
 				feature.Default = featuresv1alpha1.ValueEnabled
 			}
@@ -260,7 +260,8 @@ func (r *reporter) report(ctx context.Context) error {
 	return err
 }
 
-func stabilityOf(spec basegate.FeatureSpec) featuresv1alpha1.Stability {
+// StabilityOf returns how mature a gate is, in the words of the API.
+func StabilityOf(spec basegate.FeatureSpec) featuresv1alpha1.Stability {
 	switch spec.PreRelease {
 	case basegate.Alpha:
 		return featuresv1alpha1.StabilityAlpha

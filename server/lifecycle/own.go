@@ -12,10 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/component-base/featuregate"
+	basegate "k8s.io/component-base/featuregate"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/apis/gatedfield"
+	"github.com/kube-annex/annex/featuregate"
 	"github.com/kube-annex/annex/featuregate/lifecycle"
 	"github.com/kube-annex/annex/server/gates"
 	"github.com/kube-annex/annex/server/openapi"
@@ -44,7 +45,7 @@ func ownFeatures(c Config, o *Options, dynamic map[name]bool, tools Tools) ([]li
 		// The gate below has what the process is configured to; this one follows the Feature that is to follow it.
 		f := lifecycle.Feature{
 			Name: string(gate), Default: value(spec.Default), Configured: value(c.Gates.MutableVersionedFeatureGate.Enabled(gate)), Source: v1alpha1.SourceDefault,
-			Stability: stability(spec), Locked: spec.LockToDefault, Dynamic: dynamic[name{gates.Namespace, string(gate)}],
+			Stability: featuregate.StabilityOf(spec), Locked: spec.LockToDefault, Dynamic: dynamic[name{gates.Namespace, string(gate)}],
 		}
 		if gates.IsSet(c.Gates, gate) {
 			f.Source = v1alpha1.SourceCommandLine
@@ -66,20 +67,6 @@ func value(enabled bool) v1alpha1.Value {
 		return v1alpha1.ValueEnabled
 	}
 	return v1alpha1.ValueDisabled
-}
-
-func stability(spec featuregate.FeatureSpec) v1alpha1.Stability {
-	switch spec.PreRelease {
-	case featuregate.Alpha:
-		return v1alpha1.StabilityAlpha
-	case featuregate.Beta:
-		return v1alpha1.StabilityBeta
-	case featuregate.GA:
-		return v1alpha1.StabilityGA
-	case featuregate.Deprecated:
-		return v1alpha1.StabilityDeprecated
-	}
-	return v1alpha1.StabilityPreAlpha
 }
 
 // addCleaning adds the tasks that follow from what the feature gates.
@@ -162,13 +149,13 @@ func gatedBy(gate string, c Config) ([]*gatedResource, error) {
 }
 
 // gatedGates returns the names of all gates that gate anything, in order.
-func gatedGates(gated openapi.Gated) []featuregate.Feature {
-	var out []featuregate.Feature
+func gatedGates(gated openapi.Gated) []basegate.Feature {
+	var out []basegate.Feature
 	for _, field := range gated.Fields {
-		out = append(out, featuregate.Feature(field.Gate))
+		out = append(out, basegate.Feature(field.Gate))
 	}
 	for _, r := range gated.Resources {
-		out = append(out, featuregate.Feature(r.Gate))
+		out = append(out, basegate.Feature(r.Gate))
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
