@@ -150,7 +150,7 @@ func (o Options) clearAll(ctx context.Context, page []unstructured.Unstructured)
 // list reads a page. The server forgets where a page ended after a few minutes, and then offers to go on from there in what is stored
 // now, which is as good: nothing that has appeared meanwhile can have the field.
 func (o Options) list(ctx context.Context, from string) (page *unstructured.UnstructuredList, err error) {
-	err = o.try(ctx, 1+o.PageSize/objectsAsRequest, func() error {
+	err = o.try(ctx, listCost(o.PageSize), func() error {
 		page, err = o.Client.List(ctx, metav1.ListOptions{Limit: o.PageSize, Continue: from})
 		if apierrors.IsResourceExpired(err) {
 			from = ""
@@ -192,10 +192,8 @@ func (o Options) clear(ctx context.Context, namespace, name string) error {
 func (o Options) try(ctx context.Context, cost int64, request func() error) error {
 	var last error
 	err := wait.ExponentialBackoffWithContext(ctx, wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8}, func(ctx context.Context) (bool, error) {
-		for paid := int64(0); o.Limiter != nil && paid < cost; paid++ {
-			if err := o.Limiter.Wait(ctx); err != nil {
-				return false, err
-			}
+		if err := pay(ctx, o.Limiter, cost); err != nil {
+			return false, err
 		}
 		last = request()
 		if last != nil && !passing(last) {
@@ -207,6 +205,23 @@ func (o Options) try(ctx context.Context, cost int64, request func() error) erro
 		return last
 	}
 	return err
+}
+
+// PayForList asks a limiter as often as a list of so many objects is worth. Nil sets no limit.
+func PayForList(ctx context.Context, limiter flowcontrol.RateLimiter, objects int64) error {
+	return pay(ctx, limiter, listCost(objects))
+}
+
+// listCost is how many requests a list of so many objects counts as.
+func listCost(objects int64) int64 { return 1 + objects/objectsAsRequest }
+
+func pay(ctx context.Context, limiter flowcontrol.RateLimiter, cost int64) error {
+	for paid := int64(0); limiter != nil && paid < cost; paid++ {
+		if err := limiter.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func passing(err error) bool {

@@ -26,7 +26,7 @@ type Kind struct {
 	Client dynamic.NamespaceableResourceInterface
 	// Uses tells whether an object uses the feature; nil means that all do.
 	Uses func(object *unstructured.Unstructured) bool
-	// Limiter is asked before each page is read; nil sets no limit.
+	// Limiter is asked before each page is read, as often as that is worth; nil sets no limit.
 	Limiter flowcontrol.RateLimiter
 }
 
@@ -58,10 +58,8 @@ func CountObjects(kinds ...Kind) Count {
 func (k Kind) count(ctx context.Context, into *v1alpha1.DanglingReferences) error {
 	options := metav1.ListOptions{Limit: countPage}
 	for {
-		if k.Limiter != nil {
-			if err := k.Limiter.Wait(ctx); err != nil {
-				return err
-			}
+		if err := clearfield.PayForList(ctx, k.Limiter, options.Limit); err != nil {
+			return err
 		}
 		page, err := k.Client.List(ctx, options)
 		if err != nil {
