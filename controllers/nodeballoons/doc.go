@@ -26,6 +26,6 @@
 // A balloon's size is what its kubelet says that it has allocated. A request that is not granted yet counts for the scheduler all
 // the same, and keeps new pods away: that is what waiting for room is worth, and what ReclaimRevert gives back in the end.
 //
-// The controller keeps nothing that a restart must not lose: verdicts that last, Reverted among them, are read from status. Only the
-// time for which a balloon has waited for room begins anew.
+// The controller keeps nothing that a restart must not lose: verdicts that last, Reverted among them, are read from status. The time for
+// which a balloon has waited for room begins anew, and a size that was refused for good is asked for once more.
 package nodeballoons

@@ -10,8 +10,9 @@
 //
 // Starting: the lock of the data directory, both ports, etcd, the certificates and kubeconfigs, then both servers side by
 // side, the APIServices, and last the controllers, which nobody has to wait for. Since the lock proves that the former process is
-// dead, Leases are retaken at once. Stopping: the controllers, which give their Leases back; the host, until it has answered all it
-// had, so that nothing new reaches the extension apiserver; then the extension apiserver; then etcd; then the lock.
+// dead, Leases are retaken at once. Stopping: the controllers, and what turns features on and off, both of which give their Leases
+// back; the host, until it has answered all it had, so that nothing new reaches the extension apiserver; then the extension
+// apiserver; then etcd; then the lock.
 //
 // Controllers that do not stop in time end the process, and with it its etcd, which is stopped in order before; see package
 // controllers/leadership.
