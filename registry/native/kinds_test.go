@@ -22,11 +22,11 @@ import (
 
 func TestMain(m *testing.M) { resourcetest.Main(m) }
 
-func start(t *testing.T, version schema.GroupVersion, install func(*resource.Group) error) *resourcetest.Server {
+func start(t *testing.T, version schema.GroupVersion, kinds []resource.Served) *resourcetest.Server {
 	t.Helper()
-	scheme := native.NewScheme()
+	scheme := native.Kinds{}.NewScheme()
 	return resourcetest.Start(t, resourcetest.Options{
-		Scheme: scheme, Codecs: serializer.NewCodecFactory(scheme), Version: version, Install: install,
+		Scheme: scheme, Codecs: serializer.NewCodecFactory(scheme), Version: version, Install: resource.Installer(kinds),
 		Definitions: func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 			all := openapi.GetOpenAPIDefinitions(ref)
 			maps.Copy(all, nativeopenapi.GetOpenAPIDefinitions(ref))
@@ -37,7 +37,7 @@ func start(t *testing.T, version schema.GroupVersion, install func(*resource.Gro
 
 func TestLease(t *testing.T) {
 	t.Parallel()
-	resourcetest.Run(t, start(t, coordination.GroupVersion, coordination.Install), resourcetest.Case{
+	resourcetest.Run(t, start(t, coordination.GroupVersion, coordination.Kinds()), resourcetest.Case{
 		Resource: coordination.GroupVersion.WithResource("leases"), Kind: "Lease", Namespace: "default",
 		Names:          []string{"lease-a", "lease-b", "lease-c"},
 		Spec:           map[string]any{"holderIdentity": "one", "leaseDurationSeconds": int64(15)},
@@ -52,7 +52,7 @@ func TestLease(t *testing.T) {
 func TestFlowSchema(t *testing.T) {
 	t.Parallel()
 	level := map[string]any{"name": "workload-low"}
-	resourcetest.Run(t, start(t, flowcontrol.GroupVersion, flowcontrol.Install), resourcetest.Case{
+	resourcetest.Run(t, start(t, flowcontrol.GroupVersion, flowcontrol.Kinds()), resourcetest.Case{
 		Resource: flowcontrol.GroupVersion.WithResource("flowschemas"), Kind: "FlowSchema",
 		Names: []string{"schema-a", "schema-b", "schema-c"},
 		Spec: map[string]any{
@@ -80,7 +80,7 @@ func TestPriorityLevelConfiguration(t *testing.T) {
 			},
 		}
 	}
-	resourcetest.Run(t, start(t, flowcontrol.GroupVersion, flowcontrol.Install), resourcetest.Case{
+	resourcetest.Run(t, start(t, flowcontrol.GroupVersion, flowcontrol.Kinds()), resourcetest.Case{
 		Resource: flowcontrol.GroupVersion.WithResource("prioritylevelconfigurations"), Kind: "PriorityLevelConfiguration",
 		Names:          []string{"level-a", "level-b", "level-c"},
 		Spec:           limited(6),

@@ -88,7 +88,7 @@ func leaseOf(holder string, transitions int32) *coordinationv1.Lease {
 
 func TestFenceKeyFollowsTheLease(t *testing.T) {
 	t.Parallel()
-	f := startFenced(t, start(t, coordination.GroupVersion, coordination.Install), "follows")
+	f := startFenced(t, start(t, coordination.GroupVersion, coordination.Kinds()), "follows")
 	ctx := t.Context()
 	dry := []string{metav1.DryRunAll}
 
@@ -146,7 +146,7 @@ func TestFenceKeyFollowsTheLease(t *testing.T) {
 
 func TestFenceKeyGoesWithTheLastFinalizer(t *testing.T) {
 	t.Parallel()
-	f := startFenced(t, start(t, coordination.GroupVersion, coordination.Install), "finalizers")
+	f := startFenced(t, start(t, coordination.GroupVersion, coordination.Kinds()), "finalizers")
 	for how, remove := range map[string]func() error{
 		"PUT": func() error {
 			f.current.Finalizers = nil
@@ -178,7 +178,7 @@ func TestFenceKeyGoesWithTheLastFinalizer(t *testing.T) {
 // TestFenceKeyIsMadeUpFor has a Lease that a version without fence keys has written.
 func TestFenceKeyIsMadeUpFor(t *testing.T) {
 	t.Parallel()
-	f := startFenced(t, start(t, coordination.GroupVersion, coordination.Install), "upgraded")
+	f := startFenced(t, start(t, coordination.GroupVersion, coordination.Kinds()), "upgraded")
 	f.did(f.leases.Create(t.Context(), leaseOf("one", 0), metav1.CreateOptions{}))
 	if _, err := f.server.Etcd.Delete(t.Context(), "/annex.io/fences/"+f.name); err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestFenceKeyIsMadeUpFor(t *testing.T) {
 // TestFenceKeyGoesWithACorruptLease removes a Lease that cannot be decoded.
 func TestFenceKeyGoesWithACorruptLease(t *testing.T) {
 	t.Parallel()
-	f := startFenced(t, start(t, coordination.GroupVersion, coordination.Install), "corrupt")
+	f := startFenced(t, start(t, coordination.GroupVersion, coordination.Kinds()), "corrupt")
 	f.did(f.leases.Create(t.Context(), leaseOf("one", 0), metav1.CreateOptions{}))
 	if _, err := f.server.Etcd.Put(t.Context(), f.server.Prefix+"/coordination.k8s.io/leases/"+f.name, "nonsense"); err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestFenceKeyGoesWithACorruptLease(t *testing.T) {
 // TestFenceKeyOfRivals has many take one Lease at once: the key tells who has it in every revision.
 func TestFenceKeyOfRivals(t *testing.T) {
 	t.Parallel()
-	f := startFenced(t, start(t, coordination.GroupVersion, coordination.Install), "rivals")
+	f := startFenced(t, start(t, coordination.GroupVersion, coordination.Kinds()), "rivals")
 	f.did(f.leases.Create(t.Context(), leaseOf("nobody", 0), metav1.CreateOptions{}))
 	const rivals, writes = 4, 10
 	ended := make(chan error, rivals)

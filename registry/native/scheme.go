@@ -5,72 +5,67 @@ package native
 
 import (
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kube-annex/annex/registry/native/authentication"
-	"github.com/kube-annex/annex/registry/native/authorization"
-	"github.com/kube-annex/annex/registry/native/coordination"
-	"github.com/kube-annex/annex/registry/native/core"
-	"github.com/kube-annex/annex/registry/native/flowcontrol"
+	"github.com/kube-annex/annex/registry/resource"
 )
 
-// group is what a scheme has to know of one API group.
-type group struct {
-	version  schema.GroupVersion
-	types    []runtime.Object
-	defaults map[runtime.Object]func(any)
-	// selectable are the field selectors beyond metadata.name and metadata.namespace.
-	selectable map[schema.GroupVersionKind][]string
-}
-
-func groups() []group {
-	return []group{
-		{version: core.GroupVersion, types: core.Types(), defaults: core.Defaults(), selectable: core.SelectableFields()},
-		{version: authentication.GroupVersion, types: authentication.Types()},
-		{version: authorization.GroupVersion, types: authorization.Types()},
-		{version: coordination.GroupVersion, types: coordination.Types()},
-		{version: flowcontrol.GroupVersion, types: flowcontrol.Types(), defaults: flowcontrol.Defaults()},
-	}
-}
-
-// NewScheme returns a scheme with all native kinds, each both as its served version and as its own hub. Each server has
-// its own: schemes can be changed.
-func NewScheme() *runtime.Scheme {
-	scheme := NewServedScheme()
-	for _, group := range groups() {
-		scheme.AddKnownTypes(schema.GroupVersion{Group: group.version.Group, Version: runtime.APIVersionInternal}, group.types...)
+// NewScheme returns a scheme with the kinds, each both in its served version and as a hub. Each server has its own: schemes can be
+// changed.
+func (k Kinds) NewScheme() *runtime.Scheme {
+	scheme := k.NewServedScheme()
+	for _, group := range k.groups(Dependencies{}) {
+		internal := schema.GroupVersion{Group: group.version.Group, Version: runtime.APIVersionInternal}
+		for _, kind := range group.kinds {
+			if kind.Hub == nil {
+				scheme.AddKnownTypes(internal, kind.Types...)
+				continue
+			}
+			scheme.AddKnownTypes(internal, kind.Hub...)
+			must(kind.Convert(scheme))
+		}
 	}
 	return scheme
 }
 
 // NewServedScheme returns a scheme with the served versions alone. It names the kinds in OpenAPI, where a hub that has the
 // same Go types would show up as a version __internal.
-func NewServedScheme() *runtime.Scheme {
+func (k Kinds) NewServedScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, group := range groups() {
-		scheme.AddKnownTypes(group.version, group.types...)
+	for _, group := range k.groups(Dependencies{}) {
 		metav1.AddToGroupVersion(scheme, group.version)
 		must(scheme.SetVersionPriority(group.version))
-		for example, complete := range group.defaults {
-			scheme.AddTypeDefaultingFunc(example, complete)
-		}
-		for kind, names := range group.selectable {
-			must(scheme.AddFieldLabelConversionFunc(kind, selectable(names)))
+		for _, kind := range group.kinds {
+			add(scheme, group.version, kind)
 		}
 	}
-	scheme.AddUnversionedTypes(schema.GroupVersion{Version: "v1"},
+	legacy := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(scheme, legacy)
+	scheme.AddUnversionedTypes(legacy,
 		&metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
 	return scheme
 }
 
-func selectable(names []string) runtime.FieldLabelConversionFunc {
+func add(scheme *runtime.Scheme, version schema.GroupVersion, kind resource.Served) {
+	scheme.AddKnownTypes(version, kind.Types...)
+	for example, complete := range kind.Defaults {
+		scheme.AddTypeDefaultingFunc(example, complete)
+	}
+	if len(kind.Selectable) == 0 {
+		return
+	}
+	kinds, _, err := scheme.ObjectKinds(kind.Types[0])
+	must(err)
+	must(scheme.AddFieldLabelConversionFunc(version.WithKind(kinds[0].Kind), selectable(kind.Selectable)))
+}
+
+func selectable(names map[string]string) runtime.FieldLabelConversionFunc {
 	return func(label, value string) (string, string, error) {
-		if slices.Contains(names, label) {
-			return label, value, nil
+		if stored, ok := names[label]; ok {
+			return stored, value, nil
 		}
 		return runtime.DefaultMetaV1FieldSelectorConversion(label, value)
 	}

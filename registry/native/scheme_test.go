@@ -20,7 +20,7 @@ import (
 
 func TestDefaults(t *testing.T) {
 	t.Parallel()
-	scheme := native.NewScheme()
+	scheme := native.Kinds{}.NewScheme()
 	for name, tc := range map[string]struct{ in, want runtime.Object }{
 		"a namespace carries its name": {
 			in:   &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
@@ -54,7 +54,7 @@ func TestDefaults(t *testing.T) {
 // TestBootstrapObjectsAreComplete guards the controller that compares them with what is stored.
 func TestBootstrapObjectsAreComplete(t *testing.T) {
 	t.Parallel()
-	scheme := native.NewScheme()
+	scheme := native.Kinds{}.NewScheme()
 	var objects []runtime.Object
 	for _, list := range [][]*flowcontrolv1.FlowSchema{bootstrap.MandatoryFlowSchemas, bootstrap.SuggestedFlowSchemas} {
 		for _, schema := range list {
@@ -77,7 +77,7 @@ func TestBootstrapObjectsAreComplete(t *testing.T) {
 
 func TestStoredObjectsRoundTrip(t *testing.T) {
 	t.Parallel()
-	scheme := native.NewScheme()
+	scheme := native.Kinds{}.NewScheme()
 	codec := serializer.NewCodecFactory(scheme).LegacyCodec(core.GroupVersion)
 	want := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"k": "v"}}
 	encoded, err := runtime.Encode(codec, want)
@@ -96,7 +96,7 @@ func TestStoredObjectsRoundTrip(t *testing.T) {
 
 func TestServedSchemeHasNoHub(t *testing.T) {
 	t.Parallel()
-	for kind := range native.NewServedScheme().AllKnownTypes() {
+	for kind := range (native.Kinds{}).NewServedScheme().AllKnownTypes() {
 		// WatchEvent's counterpart is registered by the libraries for every group.
 		if kind.Version == runtime.APIVersionInternal && kind.Kind != "WatchEvent" {
 			t.Errorf("%s would show up in OpenAPI", kind)

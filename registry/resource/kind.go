@@ -29,9 +29,21 @@ const (
 	Cluster
 )
 
+// Generations tells whether changes of a kind's desired state are counted.
+type Generations int
+
+const (
+	// GenerationsWithStatus counts where the type has a field Status; it is the zero value.
+	GenerationsWithStatus Generations = iota
+	// CountGenerations counts, and NoGenerations does not, whatever the type has.
+	CountGenerations
+	NoGenerations
+)
+
 // Kind declares how one API kind is validated, shown and stored. The zero value of an optional field means "nothing special".
 //
-// A type with a field Status gets the subresource /status and generations; a type without one gets neither.
+// A type with a field Status gets the subresource /status and generations; a type without one gets neither, unless Generations
+// says otherwise.
 type Kind[T Object] struct {
 	// Plural and Singular are the resource's names in paths and for kubectl, in lower case.
 	Plural, Singular string
@@ -43,6 +55,8 @@ type Kind[T Object] struct {
 	New     func() T
 	NewList func() runtime.Object
 
+	// Default completes an object that is read from a request or from storage, for kinds that are listed by Served.
+	Default func(obj T)
 	// ValidateName judges metadata.name, or with prefix set metadata.generateName. Nil means a DNS-1123 subdomain.
 	ValidateName func(name string, prefix bool) []string
 	// PrepareForCreate and PrepareForUpdate normalize an object before it is validated.
@@ -53,8 +67,15 @@ type Kind[T Object] struct {
 	ValidateUpdate func(obj, old T) field.ErrorList
 	// ValidateStatusUpdate judges a write to /status.
 	ValidateStatusUpdate func(obj, old T) field.ErrorList
+	// Authorize judges what the user of a request asks for with an object; old is none on create. It runs when all else is valid.
+	Authorize func(ctx context.Context, obj, old T) field.ErrorList
 	// Warnings are shown to the client of a create (old is nil) or an update that passed validation.
 	Warnings func(ctx context.Context, obj, old T) []string
+
+	// Generations tells whether changes are counted in metadata.generation.
+	Generations Generations
+	// TTL is for how many seconds an object is kept after a write; 0 means for ever. Nil means that all are kept.
+	TTL func(obj T) uint64
 
 	// Rules tie the object to others of its kind and hold under concurrency; see the package comment.
 	Rules Rules[T]
@@ -123,6 +144,10 @@ type Companion[T any] struct {
 type Peers[T any] interface {
 	// Get returns the object, or false if there is none. The write at hand commits only if that is still so.
 	Get(ctx context.Context, name string) (T, bool, error)
+}
+
+func (k Kind[T]) countsGenerations() bool {
+	return k.Generations == CountGenerations || k.Generations == GenerationsWithStatus && hasStatus(k.New())
 }
 
 func (r Rules[T]) empty() bool {

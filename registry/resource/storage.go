@@ -43,6 +43,9 @@ func (k Kind[T]) InstallStore(group *Group) (*genericregistry.Store, error) {
 		DeleteStrategy:            main,
 		TableConvertor:            table[T]{columns: k.Columns},
 	}
+	if k.TTL != nil {
+		store.TTLFunc = func(obj runtime.Object, _ uint64, _ bool) (uint64, error) { return k.TTL(obj.(T)), nil }
+	}
 	if hasStatus(k.New()) {
 		store.ResetFieldsStrategy = allBut(group.version, "status")
 	}

@@ -32,8 +32,8 @@ func (s strategy[T]) Canonicalize(runtime.Object) {}
 
 func (s strategy[T]) PrepareForCreate(ctx context.Context, o runtime.Object) {
 	obj := o.(T)
-	if hasStatus(obj) {
-		clearStatus(obj)
+	clearStatus(obj)
+	if s.kind.countsGenerations() {
 		obj.SetGeneration(1)
 	}
 	if s.kind.PrepareForCreate != nil {
@@ -51,7 +51,7 @@ func (s strategy[T]) PrepareForUpdate(ctx context.Context, o, oldObject runtime.
 		s.kind.PrepareForUpdate(ctx, obj, old)
 	}
 	s.gating.prepare(ctx, obj, old)
-	if hasStatus(obj) && !desiredStateEqual(obj, old) {
+	if s.kind.countsGenerations() && !desiredStateEqual(obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
 }
@@ -66,7 +66,9 @@ func (s strategy[T]) Validate(ctx context.Context, o runtime.Object) field.Error
 	if s.kind.Validate != nil {
 		errs = append(errs, s.kind.Validate(obj)...)
 	}
-	return append(errs, s.gating.errorsOf(ctx, obj, nil)...)
+	errs = append(errs, s.gating.errorsOf(ctx, obj, nil)...)
+	var none T
+	return append(errs, s.authorize(ctx, obj, none, errs)...)
 }
 
 func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
@@ -74,7 +76,15 @@ func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object
 	if s.kind.ValidateUpdate != nil {
 		errs = append(errs, s.kind.ValidateUpdate(obj.(T), old.(T))...)
 	}
-	return errs
+	return append(errs, s.authorize(ctx, obj.(T), old.(T), errs)...)
+}
+
+// authorize asks only about objects without other mistakes.
+func (s strategy[T]) authorize(ctx context.Context, obj, old T, mistakes field.ErrorList) field.ErrorList {
+	if s.kind.Authorize == nil || len(mistakes) > 0 {
+		return nil
+	}
+	return s.kind.Authorize(ctx, obj, old)
 }
 
 func (s strategy[T]) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {

@@ -37,7 +37,7 @@ func newSubresourceREST[T Object](group *Group, store Reader[T], main strategy[T
 	if main.gating != nil {
 		out.writer = &guardedStore[T]{Reader: Reader[T]{store: &part, etcdPrefix: store.etcdPrefix}}
 	}
-	part.UpdateStrategy = subresourceStrategy[T]{strategy: main, take: sub.Take, validate: validate, countsGeneration: hasStatus(main.kind.New())}
+	part.UpdateStrategy = subresourceStrategy[T]{strategy: main, take: sub.Take, validate: validate, countsGeneration: main.kind.countsGenerations()}
 	return out
 }
 

@@ -89,7 +89,7 @@ func (s *Server) assemble(c *chain) error {
 	if c.native, err = completed.New(Name, c.customResources.GenericAPIServer); err != nil {
 		return fmt.Errorf("build the server of native kinds: %w", err)
 	}
-	if err = native.Install(c.native, c.scheme, c.codecs, completed.RESTOptionsGetter, native.Reviewers{
+	if err = s.options.kinds.Install(c.native, c.scheme, c.codecs, completed.RESTOptionsGetter, native.Dependencies{
 		Tokens: completed.Authentication.Authenticator, Audiences: completed.Authentication.APIAudiences,
 		Access: completed.Authorization.Authorizer, Rules: completed.RuleResolver,
 	}); err != nil {

@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"github.com/kube-annex/annex/registry/native"
 	"github.com/kube-annex/annex/server/controlplane/controllers/authenticationtrust"
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/fencing"
@@ -52,7 +51,7 @@ type foundation struct {
 }
 
 func (s *Server) foundation(onStop onStop, listener net.Listener) (*foundation, error) {
-	scheme := native.NewScheme()
+	scheme := s.options.kinds.NewScheme()
 	f := &foundation{scheme: scheme, codecs: serializer.NewCodecFactory(scheme), policy: builtinPolicy()}
 	var err error
 	if f.config, err = options.NewGenericConfig(Name, f.codecs, listener); err != nil {
@@ -70,7 +69,7 @@ func (s *Server) foundation(onStop onStop, listener net.Listener) (*foundation, 
 	}
 	f.config.SharedInformerFactory = informers.NewSharedInformerFactoryWithOptions(f.client, informerResync, informers.WithTransform(withoutManagedFields))
 
-	served := servedSchemes(native.NewServedScheme())
+	served := servedSchemes(s.options.kinds.NewServedScheme())
 	openapi.Apply(config, "Annex", definitions(served...), served...)
 	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	fences, err := fencing.NewMetrics(legacyregistry.Register)

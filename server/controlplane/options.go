@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -18,6 +19,7 @@ import (
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 
 	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/registry/native"
 	"github.com/kube-annex/annex/server/gates"
 	"github.com/kube-annex/annex/server/options"
 )
@@ -36,6 +38,10 @@ type Options struct {
 	Beside []*leadership.Candidate
 	// Gates are Annex's own feature gates.
 	Gates featuregate.MutableVersionedFeatureGate
+
+	// Without names native kinds that are not served: neither they nor anything about them is in discovery, OpenAPI and the scheme. An
+	// empty Resource stands for the whole group. What needs a kind is off without it; see the package comment.
+	Without []schema.GroupResource
 
 	// ClientCAFile holds the authorities of client certificates.
 	ClientCAFile string
@@ -116,14 +122,20 @@ type CompletedOptions struct {
 
 type completedOptions struct {
 	Options
+	kinds native.Kinds
 }
 
 // Complete validates the options. The error lists every mistake.
 func (o *Options) Complete() (CompletedOptions, error) {
-	if err := utilerrors.NewAggregate(o.Validate()); err != nil {
+	errs := o.Validate()
+	kinds, err := native.Without(o.Without...)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if err := utilerrors.NewAggregate(errs); err != nil {
 		return CompletedOptions{}, err
 	}
-	completed := &completedOptions{Options: *o}
+	completed := &completedOptions{Options: *o, kinds: kinds}
 	if completed.ServiceResolver == nil {
 		completed.ServiceResolver = noServices{}
 	}

@@ -53,9 +53,9 @@ func startWorld(t *testing.T, namespace string, check func(host *rest.Config, me
 	if err != nil {
 		t.Fatal(err)
 	}
-	hostScheme := native.NewScheme()
+	hostScheme := native.Kinds{}.NewScheme()
 	w.host = resourcetest.Start(t, resourcetest.Options{
-		Scheme: hostScheme, Codecs: serializer.NewCodecFactory(hostScheme), Version: coordination.GroupVersion, Install: coordination.Install,
+		Scheme: hostScheme, Codecs: serializer.NewCodecFactory(hostScheme), Version: coordination.GroupVersion, Install: resource.Installer(coordination.Kinds()),
 		Definitions: func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 			all := openapi.GetOpenAPIDefinitions(ref)
 			maps.Copy(all, nativeopenapi.GetOpenAPIDefinitions(ref))

@@ -80,7 +80,7 @@ func startReplica(t testing.TB, s settings, etcd *clientv3.Client) replica {
 	scheme := nativeregistry.NewScheme()
 	leases := resourcetest.Start(t, resourcetest.Options{
 		Scheme: scheme, Codecs: serializer.NewCodecFactory(scheme), Definitions: native.GetOpenAPIDefinitions,
-		Version: coordination.GroupVersion, Install: coordination.Install, Prefix: s.Prefix + "/host", Etcd: etcd,
+		Version: coordination.GroupVersion, Install: resource.Installer(coordination.Kinds()), Prefix: s.Prefix + "/host", Etcd: etcd,
 	})
 	widgets := server.Start(t, server.Options{
 		Own: map[string]bool{color: s.Value == featuresv1alpha1.ValueEnabled}, Prefix: s.Prefix, Etcd: etcd,

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/kube-annex/annex/registry/resource"
 )
@@ -17,16 +18,23 @@ import (
 // GroupVersion is the version the kinds are served in.
 var GroupVersion = authenticationv1.SchemeGroupVersion
 
-// Types returns an empty object of every type of the group.
-func Types() []runtime.Object {
-	return []runtime.Object{&authenticationv1.TokenReview{}, &authenticationv1.SelfSubjectReview{}}
+// Kinds lists the kinds of the group. Tokens are judged by the authenticator for the audiences a review asks for, or for the
+// server's own where it asks for none.
+func Kinds(tokens authenticator.Request, audiences authenticator.Audiences) []resource.Served {
+	return []resource.Served{
+		review("tokenreviews", &authenticationv1.TokenReview{}, &tokenReviews{tokens: tokens, audiences: audiences}),
+		review("selfsubjectreviews", &authenticationv1.SelfSubjectReview{}, selfSubjectReviews{}),
+	}
 }
 
-// Install adds the kinds to their group. Tokens are judged by the authenticator for the audiences a review asks for, or
-// for the server's own where it asks for none.
-func Install(group *resource.Group, tokens authenticator.Request, audiences authenticator.Audiences) {
-	group.Add("tokenreviews", &tokenReviews{tokens: tokens, audiences: audiences})
-	group.Add("selfsubjectreviews", selfSubjectReviews{})
+func review(plural string, example runtime.Object, storage rest.Storage) resource.Served {
+	return resource.Served{
+		Resource: plural, Types: []runtime.Object{example},
+		Install: func(group *resource.Group) error {
+			group.Add(plural, storage)
+			return nil
+		},
+	}
 }
 
 func userInfo(info user.Info) authenticationv1.UserInfo {

@@ -40,6 +40,18 @@ func (r *reviews[T]) Destroy()                {}
 func (r *reviews[T]) NamespaceScoped() bool   { return r.namespaced }
 func (r *reviews[T]) GetSingularName() string { return r.singular }
 
+// served lists the question under its plural.
+func (r *reviews[T]) served() resource.Served {
+	plural := r.singular + "s"
+	return resource.Served{
+		Resource: plural, Types: []runtime.Object{r.empty()},
+		Install: func(group *resource.Group) error {
+			group.Add(plural, r)
+			return nil
+		},
+	}
+}
+
 // Create answers the review.
 func (r *reviews[T]) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	review, ok := obj.(T)

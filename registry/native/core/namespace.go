@@ -22,6 +22,7 @@ func namespaces() resource.Kind[*corev1.Namespace] {
 		Plural: "namespaces", Singular: "namespace", ShortNames: []string{"ns"}, Scope: resource.Cluster,
 		New:          func() *corev1.Namespace { return &corev1.Namespace{} },
 		NewList:      func() runtime.Object { return &corev1.NamespaceList{} },
+		Default:      defaultNamespace,
 		ValidateName: validation.ValidateNamespaceName,
 		PrepareForCreate: func(_ context.Context, ns *corev1.Namespace) {
 			ns.Status.Phase = corev1.NamespaceActive
@@ -57,13 +58,17 @@ func namespaces() resource.Kind[*corev1.Namespace] {
 	}
 }
 
-func installNamespaces(group *resource.Group) error {
+func servedNamespaces() resource.Served {
 	kind := namespaces()
-	if err := kind.Install(group); err != nil {
-		return err
+	served := kind.Served()
+	served.Install = func(group *resource.Group) error {
+		if err := kind.Install(group); err != nil {
+			return err
+		}
+		group.Add(kind.Plural, undeletable{group.Storage(kind.Plural).(keptStorage)})
+		return nil
 	}
-	group.Add(kind.Plural, undeletable{group.Storage(kind.Plural).(keptStorage)})
-	return nil
+	return served
 }
 
 // defaultNamespace keeps the label that lets namespace selectors name a namespace.

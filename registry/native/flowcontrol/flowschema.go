@@ -27,6 +27,7 @@ func flowSchemas() resource.Kind[*flowcontrolv1.FlowSchema] {
 		Plural: "flowschemas", Singular: "flowschema", Scope: resource.Cluster,
 		New:            func() *flowcontrolv1.FlowSchema { return &flowcontrolv1.FlowSchema{} },
 		NewList:        func() runtime.Object { return &flowcontrolv1.FlowSchemaList{} },
+		Default:        defaultFlowSchema,
 		Validate:       validateFlowSchema,
 		ValidateUpdate: func(schema, _ *flowcontrolv1.FlowSchema) field.ErrorList { return validateFlowSchema(schema) },
 		Columns: []resource.Column[*flowcontrolv1.FlowSchema]{

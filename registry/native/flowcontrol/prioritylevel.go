@@ -22,6 +22,7 @@ func priorityLevels() resource.Kind[*priorityLevel] {
 		Plural: "prioritylevelconfigurations", Singular: "prioritylevelconfiguration", Scope: resource.Cluster,
 		New:            func() *priorityLevel { return &priorityLevel{} },
 		NewList:        func() runtime.Object { return &flowcontrolv1.PriorityLevelConfigurationList{} },
+		Default:        defaultPriorityLevel,
 		Validate:       validatePriorityLevel,
 		ValidateUpdate: func(level, _ *priorityLevel) field.ErrorList { return validatePriorityLevel(level) },
 		Columns: []resource.Column[*priorityLevel]{

@@ -115,7 +115,7 @@ func Serve(t testing.TB, o Options) *rest.Config {
 		},
 		Before: []resourcetest.Group{
 			{Version: featuresv1alpha1.SchemeGroupVersion, Install: permits.Install},
-			{Version: coordinationv1.SchemeGroupVersion, Install: coordination.Install},
+			{Version: coordinationv1.SchemeGroupVersion, Install: resource.Installer(coordination.Kinds())},
 			{Version: o.Release.other(), Install: func(group *resource.Group) error {
 				there := resource.NewGroup(scheme, codecs, place{storage, codecs, o.Release.other()}, o.Release.other())
 				if err := leftovers(o.Release).Install(there); err != nil {
