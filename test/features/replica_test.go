@@ -77,7 +77,7 @@ type replica struct {
 
 func startReplica(t testing.TB, s settings, etcd *clientv3.Client) replica {
 	t.Helper()
-	scheme := nativeregistry.NewScheme()
+	scheme := nativeregistry.Kinds{}.NewScheme()
 	leases := resourcetest.Start(t, resourcetest.Options{
 		Scheme: scheme, Codecs: serializer.NewCodecFactory(scheme), Definitions: native.GetOpenAPIDefinitions,
 		Version: coordination.GroupVersion, Install: resource.Installer(coordination.Kinds()), Prefix: s.Prefix + "/host", Etcd: etcd,

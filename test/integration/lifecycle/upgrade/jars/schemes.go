@@ -17,7 +17,6 @@ import (
 	featuresinstall "github.com/kube-annex/annex/apis/features/install"
 	annexopenapi "github.com/kube-annex/annex/generated/openapi"
 	nativeopenapi "github.com/kube-annex/annex/generated/openapi/native"
-	"github.com/kube-annex/annex/registry/native/coordination"
 	"github.com/kube-annex/annex/registry/resource"
 )
 
@@ -56,7 +55,7 @@ func (r Release) scheme() *runtime.Scheme {
 
 func leases(scheme *runtime.Scheme) {
 	utilruntime.Must(coordinationv1.AddToScheme(scheme))
-	scheme.AddKnownTypes(schema.GroupVersion{Group: coordinationv1.GroupName, Version: runtime.APIVersionInternal}, coordination.Types()...)
+	scheme.AddKnownTypes(schema.GroupVersion{Group: coordinationv1.GroupName, Version: runtime.APIVersionInternal}, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})
 }
 
 // OpenAPIModelName is the name of the type's definition.
