@@ -92,7 +92,7 @@ func (s *Server) foundation(onStop onStop, listener net.Listener) (*foundation, 
 		return nil, err
 	}
 	s.options.Features.ApplyTo(config)
-	if s.options.Features.PriorityAndFairness {
+	if s.options.queues() {
 		config.FlowControl = utilflowcontrol.New(f.config.SharedInformerFactory, f.client.FlowcontrolV1(),
 			config.MaxRequestsInFlight+config.MaxMutatingRequestsInFlight)
 	}

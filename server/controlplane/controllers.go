@@ -38,8 +38,7 @@ func (s *Server) controllers(c *chain) (*controllers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the loopback client for APIServices: %w", err)
 	}
-	namespaces := systemnamespaces.New(c.client, systemNamespaces()...)
-	trust := authenticationtrust.New(c.client, c.trust, namespaces.Exist())
+	namespaces := systemnamespaces.New(c.client, s.systemNamespaces()...)
 
 	registration := autoregister.NewAutoRegisterController(services, client)
 	local := localAPIServices(c)
@@ -48,10 +47,10 @@ func (s *Server) controllers(c *chain) (*controllers, error) {
 	}
 	definitions := crdregistration.New(c.customResources.Informers.Apiextensions().V1().CustomResourceDefinitions(), registration)
 
-	return &controllers{
+	all := &controllers{
 		namespaces: namespaces.Exist(),
 		run: []func(context.Context){
-			namespaces.Run, trust.Run, definitions.Run,
+			namespaces.Run, definitions.Run,
 			func(ctx context.Context) {
 				select {
 				case <-definitions.Synced():
@@ -62,10 +61,23 @@ func (s *Server) controllers(c *chain) (*controllers, error) {
 		},
 		checks: []healthz.HealthChecker{
 			healthz.NamedCheck("system-namespaces", namespaces.Check),
-			healthz.NamedCheck("authentication-trust", trust.Check),
 			healthz.NamedCheck("local-apiservices", allAvailable(services.Lister(), local)),
 		},
-	}, nil
+	}
+	if s.options.serve(configMapKind) {
+		trust := authenticationtrust.New(c.client, c.trust, namespaces.Exist())
+		all.run = append(all.run, trust.Run)
+		all.checks = append(all.checks, healthz.NamedCheck("authentication-trust", trust.Check))
+	}
+	return all, nil
+}
+
+// systemNamespaces returns those that the server keeps in existence.
+func (s *Server) systemNamespaces() []string {
+	if !s.options.serve(namespaceKind) {
+		return nil
+	}
+	return systemNamespaces()
 }
 
 // addReadinessChecks makes /readyz wait until the controllers have brought about what clients count on.

@@ -113,6 +113,18 @@ func (h *host) launch() *controlplane.Server {
 // options are for a server on a port of its own, at which the host is reached from now on.
 func (h *host) options() controlplane.CompletedOptions {
 	h.t.Helper()
+	o := h.rawOptions()
+	completed, err := o.Complete()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.url = "https://" + o.Serving.Listener.Addr().String()
+	return completed
+}
+
+// rawOptions are those that options completes.
+func (h *host) rawOptions() *controlplane.Options {
+	h.t.Helper()
 	serving, err := h.ca["serving"].Serving("host", "localhost", "127.0.0.1")
 	if err != nil {
 		h.t.Fatal(err)
@@ -128,12 +140,7 @@ func (h *host) options() controlplane.CompletedOptions {
 	if h.adjust != nil {
 		h.adjust(o)
 	}
-	completed, err := o.Complete()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	h.url = "https://" + o.Serving.Listener.Addr().String()
-	return completed
+	return o
 }
 
 func (h *host) stop() {

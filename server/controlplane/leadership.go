@@ -9,12 +9,15 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	aggregatorinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions"
 
@@ -34,6 +37,8 @@ const (
 	// exitTimeout is how long the embedded etcd gets to stop when the process has to end at once. It takes no more writes then, so
 	// nobody could act on a Lease that runs out meanwhile.
 	exitTimeout = 5 * time.Second
+	// aloneRetry is how soon controllers that ended are started again where there are no Leases.
+	aloneRetry = time.Second
 )
 
 // StopStore returns what is to be done before a process ends at once that has the backend: an embedded etcd is stopped.
@@ -46,6 +51,21 @@ func StopStore(backend *etcd.Backend, beforeExit func(error)) func(error) {
 	}
 }
 
+// leading returns what runs the controllers that run in one replica at a time, until its context ends.
+func (s *Server) leading(c *chain, namespaces <-chan struct{}) (func(context.Context) error, error) {
+	if !s.options.serve(leaseKind) {
+		return func(ctx context.Context) error {
+			s.alone(ctx, c.config.LoopbackClientConfig)
+			return nil
+		}, nil
+	}
+	candidate, err := s.candidate(c)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error { return lead(ctx, candidate, namespaces) }, nil
+}
+
 // candidate returns what campaigns for the controllers that run in one replica at a time.
 func (s *Server) candidate(c *chain) (*leadership.Candidate, error) {
 	o := s.options.Leadership.Candidate(c.config.LoopbackClientConfig, s.options.Gates)
@@ -56,7 +76,7 @@ func (s *Server) candidate(c *chain) (*leadership.Candidate, error) {
 	candidate, err := leadership.New(o, leadership.Group{
 		Name:  groupName,
 		Lease: types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: leaseName},
-		New:   s.led,
+		New:   func(term *leadership.Term) ([]leadership.Runner, error) { return s.led(term.Client()) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up leadership: %w", err)
@@ -71,8 +91,7 @@ func (s *Server) candidate(c *chain) (*leadership.Candidate, error) {
 }
 
 // led makes the controllers of one term, with informers of their own.
-func (s *Server) led(term *leadership.Term) ([]leadership.Runner, error) {
-	config := term.Client()
+func (s *Server) led(config *rest.Config) ([]leadership.Runner, error) {
 	services, err := aggregatorclient.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make the client for APIServices: %w", err)
@@ -84,7 +103,7 @@ func (s *Server) led(term *leadership.Term) ([]leadership.Runner, error) {
 		leadership.Informers("apiservices", serviceInformers),
 		{Name: "remote-availability", Run: remote.Run},
 	}
-	if !s.options.Features.PriorityAndFairness {
+	if !s.options.queues() {
 		return runners, nil
 	}
 	client, err := kubernetes.NewForConfig(config)
@@ -97,6 +116,35 @@ func (s *Server) led(term *leadership.Term) ([]leadership.Runner, error) {
 		leadership.Informers("flow-control", queueInformers),
 		leadership.Runner{Name: "flow-control-objects", Run: queues.Run},
 	), nil
+}
+
+// alone runs the controllers of one term after the other without a Lease.
+func (s *Server) alone(ctx context.Context, config *rest.Config) {
+	for ctx.Err() == nil {
+		if err := s.term(ctx, config); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Controllers ended, and are started again")
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(aloneRetry):
+		}
+	}
+}
+
+// term runs the controllers until the context or one of them ends.
+func (s *Server) term(ctx context.Context, config *rest.Config) error {
+	runners, err := s.led(config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	for _, runner := range runners {
+		running.Go(func() { cancel(fmt.Errorf("%s ended: %w", runner.Name, runner.Run(ctx))) })
+	}
+	running.Wait()
+	return context.Cause(ctx)
 }
 
 // lead runs the candidate, once its Lease can be written, until the context ends.

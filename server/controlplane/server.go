@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kube-annex/annex/controllers/leadership"
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/options"
 )
@@ -74,7 +73,8 @@ type parts struct {
 		Run(ctx context.Context) error
 	}
 	controllers *controllers
-	candidate   *leadership.Candidate
+	// lead runs the controllers that run in one replica at a time.
+	lead func(context.Context) error
 }
 
 // prepare adds controllers and health checks to the chain. It starts no work.
@@ -87,7 +87,7 @@ func (s *Server) prepare(c *chain) (*parts, error) {
 	if err = s.addReadinessChecks(c, p.controllers); err != nil {
 		return nil, err
 	}
-	if p.candidate, err = s.candidate(c); err != nil {
+	if p.lead, err = s.leading(c, p.controllers.namespaces); err != nil {
 		return nil, err
 	}
 	if p.server, err = c.aggregator.PrepareRun(); err != nil {
@@ -96,7 +96,7 @@ func (s *Server) prepare(c *chain) (*parts, error) {
 	return p, nil
 }
 
-// serve runs the parts until the context ends; the candidate stops first, and then the server.
+// serve runs the parts until the context ends; what leads stops first, and then the server.
 func (s *Server) serve(ctx, serving context.Context, stopServing func(), chain *chain, p *parts) error {
 	// Controllers end as soon as the server is told to: what they would still do, the next start does.
 	ctx, cancel := context.WithCancel(ctx)
@@ -111,7 +111,7 @@ func (s *Server) serve(ctx, serving context.Context, stopServing func(), chain *
 	running.Go(func() {
 		defer close(stopped)
 		defer cancel()
-		leading = lead(ctx, p.candidate, p.controllers.namespaces)
+		leading = p.lead(ctx)
 	})
 	running.Go(func() {
 		defer stopServing()

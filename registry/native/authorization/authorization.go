@@ -15,10 +15,9 @@ import (
 // GroupVersion is the version the kinds are served in.
 var GroupVersion = authorizationv1.SchemeGroupVersion
 
-// Kinds lists the kinds of the group. Access is judged by the authorizer; rules lists what a user may do, and where it is nil nobody
-// can ask for that.
+// Kinds lists the kinds of the group. Access is judged by the authorizer; rules lists what a user may do.
 func Kinds(access authorizer.Authorizer, rules authorizer.RuleResolver) []resource.Served {
-	kinds := []resource.Served{
+	return []resource.Served{
 		(&reviews[*authorizationv1.SubjectAccessReview]{
 			singular: "subjectaccessreview",
 			empty:    func() *authorizationv1.SubjectAccessReview { return &authorizationv1.SubjectAccessReview{} },
@@ -34,13 +33,10 @@ func Kinds(access authorizer.Authorizer, rules authorizer.RuleResolver) []resour
 			empty:    func() *authorizationv1.SelfSubjectAccessReview { return &authorizationv1.SelfSubjectAccessReview{} },
 			answer:   selfSubjectAccess(access),
 		}).served(),
+		(&reviews[*authorizationv1.SelfSubjectRulesReview]{
+			singular: "selfsubjectrulesreview",
+			empty:    func() *authorizationv1.SelfSubjectRulesReview { return &authorizationv1.SelfSubjectRulesReview{} },
+			answer:   selfSubjectRules(rules),
+		}).served(),
 	}
-	if rules == nil {
-		return kinds
-	}
-	return append(kinds, (&reviews[*authorizationv1.SelfSubjectRulesReview]{
-		singular: "selfsubjectrulesreview",
-		empty:    func() *authorizationv1.SelfSubjectRulesReview { return &authorizationv1.SelfSubjectRulesReview{} },
-		answer:   selfSubjectRules(rules),
-	}).served())
 }

@@ -1,0 +1,32 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Kinds that parts of the server need. What needs one that is switched off is off, too.
+var (
+	namespaceKind     = schema.GroupResource{Resource: "namespaces"}
+	configMapKind     = schema.GroupResource{Resource: "configmaps"}
+	leaseKind         = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	flowSchemaKind    = schema.GroupResource{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}
+	priorityLevelKind = schema.GroupResource{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"}
+)
+
+// serve tells whether all of the kinds are served.
+func (o *completedOptions) serve(kinds ...schema.GroupResource) bool {
+	for _, kind := range kinds {
+		if !o.kinds.Serve(kind) {
+			return false
+		}
+	}
+	return true
+}
+
+// queues tells whether requests are queued by priority; otherwise they are limited by number.
+func (o *completedOptions) queues() bool {
+	return o.Features.PriorityAndFairness && o.serve(flowSchemaKind, priorityLevelKind)
+}
