@@ -9,21 +9,12 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
-	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
-	aggregatorinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions"
 
 	"github.com/kube-annex/annex/controllers/leadership"
-	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
-	"github.com/kube-annex/annex/server/controlplane/controllers/flowcontrol"
 	"github.com/kube-annex/annex/server/etcd"
 )
 
@@ -37,8 +28,6 @@ const (
 	// exitTimeout is how long the embedded etcd gets to stop when the process has to end at once. It takes no more writes then, so
 	// nobody could act on a Lease that runs out meanwhile.
 	exitTimeout = 5 * time.Second
-	// aloneRetry is how soon controllers that ended are started again where there are no Leases.
-	aloneRetry = time.Second
 )
 
 // StopStore returns what is to be done before a process ends at once that has the backend: an embedded etcd is stopped.
@@ -90,63 +79,6 @@ func (s *Server) candidate(c *chain) (*leadership.Candidate, error) {
 	return candidate, nil
 }
 
-// led makes the controllers of one term, with informers of their own.
-func (s *Server) led(config *rest.Config) ([]leadership.Runner, error) {
-	services, err := aggregatorclient.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make the client for APIServices: %w", err)
-	}
-	serviceInformers := aggregatorinformers.NewSharedInformerFactory(listedServices{services}, informerResync)
-	remote := availability.New(serviceInformers.Apiregistration().V1().APIServices(), services.ApiregistrationV1(),
-		s.options.ServiceResolver, s.options.ProxyClientCertFile, s.options.ProxyClientKeyFile)
-	runners := []leadership.Runner{
-		leadership.Informers("apiservices", serviceInformers),
-		{Name: "remote-availability", Run: remote.Run},
-	}
-	if !s.options.queues() {
-		return runners, nil
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make the client for flow control: %w", err)
-	}
-	queueInformers := informers.NewSharedInformerFactoryWithOptions(listed{client}, informerResync, informers.WithTransform(withoutManagedFields))
-	queues := flowcontrol.New(client.FlowcontrolV1(), queueInformers.Flowcontrol().V1())
-	return append(runners,
-		leadership.Informers("flow-control", queueInformers),
-		leadership.Runner{Name: "flow-control-objects", Run: queues.Run},
-	), nil
-}
-
-// alone runs the controllers of one term after the other without a Lease.
-func (s *Server) alone(ctx context.Context, config *rest.Config) {
-	for ctx.Err() == nil {
-		if err := s.term(ctx, config); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Controllers ended, and are started again")
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(aloneRetry):
-		}
-	}
-}
-
-// term runs the controllers until the context or one of them ends.
-func (s *Server) term(ctx context.Context, config *rest.Config) error {
-	runners, err := s.led(config)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var running sync.WaitGroup
-	for _, runner := range runners {
-		running.Go(func() { cancel(fmt.Errorf("%s ended: %w", runner.Name, runner.Run(ctx))) })
-	}
-	running.Wait()
-	return context.Cause(ctx)
-}
-
 // lead runs the candidate, once its Lease can be written, until the context ends.
 func lead(ctx context.Context, candidate *leadership.Candidate, namespaces <-chan struct{}) error {
 	select {
@@ -177,15 +109,3 @@ func (r roles) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text.String())
 }
-
-// listed and listedServices make informers list before they watch. client-go's streaming list, when the server is away, sleeps
-// for up to a minute without looking at its context (Reflector.watchList), longer than a term gets to stop.
-type listed struct{ kubernetes.Interface }
-
-// IsWatchListSemanticsUnSupported is how informers find out.
-func (listed) IsWatchListSemanticsUnSupported() bool { return true }
-
-type listedServices struct{ aggregatorclient.Interface }
-
-// IsWatchListSemanticsUnSupported is how informers find out.
-func (listedServices) IsWatchListSemanticsUnSupported() bool { return true }
