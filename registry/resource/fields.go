@@ -33,6 +33,10 @@ func copyStatus(into, from Object) {
 	}
 }
 
+func copyMetadata(into, from Object) {
+	reflect.ValueOf(into).Elem().FieldByName("ObjectMeta").Set(reflect.ValueOf(from).Elem().FieldByName("ObjectMeta"))
+}
+
 // desiredStateEqual compares everything but type, metadata and status: what generation counts.
 func desiredStateEqual(a, b Object) bool {
 	va, vb := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()

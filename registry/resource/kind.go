@@ -35,9 +35,22 @@ type Generations int
 const (
 	// GenerationsWithStatus counts where the type has a field Status; it is the zero value.
 	GenerationsWithStatus Generations = iota
-	// CountGenerations counts, and NoGenerations does not, whatever the type has.
+	// CountGenerations counts, whatever the type has.
 	CountGenerations
+	// NoGenerations does not count.
 	NoGenerations
+)
+
+// Age tells where in kubectl's table the age of objects stands.
+type Age int
+
+const (
+	// AgeAfterColumns is before the columns of -o wide; it is the zero value.
+	AgeAfterColumns Age = iota
+	// AgeBeforeColumns is after the name.
+	AgeBeforeColumns
+	// NoAge leaves it out.
+	NoAge
 )
 
 // Kind declares how one API kind is validated, shown and stored. The zero value of an optional field means "nothing special".
@@ -59,6 +72,8 @@ type Kind[T Object] struct {
 	Default func(obj T)
 	// ValidateName judges metadata.name, or with prefix set metadata.generateName. Nil means a DNS-1123 subdomain.
 	ValidateName func(name string, prefix bool) []string
+	// QualifiedFinalizers refuses finalizers without a domain, but for Kubernetes' own, as most of Kubernetes' kinds do.
+	QualifiedFinalizers bool
 	// PrepareForCreate and PrepareForUpdate normalize an object before it is validated.
 	PrepareForCreate func(ctx context.Context, obj T)
 	PrepareForUpdate func(ctx context.Context, obj, old T)
@@ -67,13 +82,21 @@ type Kind[T Object] struct {
 	ValidateUpdate func(obj, old T) field.ErrorList
 	// ValidateStatusUpdate judges a write to /status.
 	ValidateStatusUpdate func(obj, old T) field.ErrorList
+	// MetadataWithStatus has /status write metadata, too, as it is with Kubernetes' older kinds.
+	MetadataWithStatus bool
 	// Authorize judges what the user of a request asks for with an object; old is none on create. It runs when all else is valid.
 	Authorize func(ctx context.Context, obj, old T) field.ErrorList
 	// Warnings are shown to the client of a create (old is nil) or an update that passed validation.
 	Warnings func(ctx context.Context, obj, old T) []string
 
+	// CreateOnly are fields of the root that PrepareForUpdate keeps as they are stored; server-side apply owns none of them.
+	CreateOnly []string
 	// Generations tells whether changes are counted in metadata.generation.
 	Generations Generations
+	// Remains tells that an object that is being deleted stays, whatever finalizers its metadata has. Nil means that only they count.
+	Remains func(obj T) bool
+	// ReturnDeleted answers the deletion of an object with the object, not with a status, as it is with Kubernetes' older kinds.
+	ReturnDeleted bool
 	// TTL is for how many seconds an object is kept after a write; 0 means for ever. Nil means that all are kept.
 	TTL func(obj T) uint64
 
@@ -87,8 +110,12 @@ type Kind[T Object] struct {
 	GatedFields []gatedfield.Field
 	Gate        string
 
-	// Columns stand between NAME and AGE in kubectl's table.
+	// Columns stand after NAME in kubectl's table.
 	Columns []Column[T]
+	// Age tells where AGE stands.
+	Age Age
+	// Order compares two objects of kubectl's table. Nil leaves lists in the order of their keys.
+	Order func(a, b T) int
 	// SelectableFields are the field selectors beyond metadata.name and metadata.namespace.
 	SelectableFields map[string]func(obj T) string
 	// Subresources are endpoints beyond /status that write a part of the object.
@@ -116,6 +143,10 @@ type Subresource[T any] struct {
 	Name string
 	// Fields are the paths the endpoint writes, each from the root: {"spec", "nodeSize"}. Server-side apply owns no others.
 	Fields [][]string
+	// Metadata has the endpoint write labels, annotations, owners and finalizers, too.
+	Metadata bool
+	// Except are paths below Fields that server-side apply owns nothing of either.
+	Except [][]string
 	// Take copies the fields of the endpoint from the request's object.
 	Take func(into, from T)
 	// Validate judges the object that would be stored. Nil means the kind's ValidateUpdate.

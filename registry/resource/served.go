@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Served is a kind as a server that has many of them lists it: what its scheme has to know, and what builds its endpoints.
@@ -19,6 +20,8 @@ type Served struct {
 	// Hub is what Types are converted to, by what Convert registers. Nil means that Types are their own hub.
 	Hub     []runtime.Object
 	Convert func(*runtime.Scheme) error
+	// Guests are types of other group-versions that the endpoints take or return, each its own hub. Their group need not be served.
+	Guests map[schema.GroupVersion][]runtime.Object
 	// Defaults complete objects when they are read from a request or from storage.
 	Defaults map[runtime.Object]func(any)
 	// Selectable maps the field selectors beyond metadata.name and metadata.namespace to the names that the store has for them.

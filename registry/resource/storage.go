@@ -6,6 +6,7 @@ package resource
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,13 +42,19 @@ func (k Kind[T]) InstallStore(group *Group) (*genericregistry.Store, error) {
 		CreateStrategy:            main,
 		UpdateStrategy:            main,
 		DeleteStrategy:            main,
-		TableConvertor:            table[T]{columns: k.Columns},
+		TableConvertor:            table[T]{columns: k.Columns, age: k.Age, order: k.Order},
+		ReturnDeletedObject:       k.ReturnDeleted,
+	}
+	if k.Remains != nil {
+		store.ShouldDeleteDuringUpdate = func(ctx context.Context, key string, obj, existing runtime.Object) bool {
+			return !k.Remains(obj.(T)) && genericregistry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
+		}
 	}
 	if k.TTL != nil {
 		store.TTLFunc = func(obj runtime.Object, _ uint64, _ bool) (uint64, error) { return k.TTL(obj.(T)), nil }
 	}
-	if hasStatus(k.New()) {
-		store.ResetFieldsStrategy = allBut(group.version, "status")
+	if ignored := k.ignored(); len(ignored) > 0 {
+		store.ResetFieldsStrategy = allBut(group.version, ignored...)
 	}
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: group.getter, AttrFunc: attributes(k)}); err != nil {
 		return nil, fmt.Errorf("storage of %s: %w", resource, err)
@@ -77,20 +84,30 @@ func etcdPrefix(getter generic.RESTOptionsGetter, resource schema.GroupResource,
 	return options.StorageConfig.Prefix, nil
 }
 
+// ignored are the fields of the root that the resource's own endpoint does not take from updates.
+func (k Kind[T]) ignored() []string {
+	if !hasStatus(k.New()) {
+		return k.CreateOnly
+	}
+	return append([]string{"status"}, k.CreateOnly...)
+}
+
 // mainWrites tells whether the resource's own endpoint writes what is at a path.
 func (k Kind[T]) mainWrites() func(path []string) bool {
 	status := hasStatus(k.New())
 	return func(path []string) bool { return !status || path[0] != "status" }
 }
 
-// subresources returns the declared ones and /status, which every type with a status has.
+// subresources returns the declared ones and /status, which every type with a status has, declared or not.
 func (k Kind[T]) subresources() []Subresource[T] {
-	if !hasStatus(k.New()) {
+	own := slices.ContainsFunc(k.Subresources, func(sub Subresource[T]) bool { return sub.Name == "status" })
+	if own || !hasStatus(k.New()) {
 		return k.Subresources
 	}
 	return append([]Subresource[T]{{
 		Name:     "status",
 		Fields:   [][]string{{"status"}},
+		Metadata: k.MetadataWithStatus,
 		Take:     func(into, from T) { copyStatus(into, from) },
 		Validate: k.ValidateStatusUpdate,
 	}}, k.Subresources...)

@@ -63,6 +63,7 @@ func (s strategy[T]) Validate(ctx context.Context, o runtime.Object) field.Error
 		validateName = validation.NameIsDNSSubdomain
 	}
 	errs := validation.ValidateObjectMetaAccessor(obj, s.NamespaceScoped(), validateName, field.NewPath("metadata"))
+	errs = append(errs, s.validateFinalizers(obj)...)
 	if s.kind.Validate != nil {
 		errs = append(errs, s.kind.Validate(obj)...)
 	}
@@ -72,7 +73,7 @@ func (s strategy[T]) Validate(ctx context.Context, o runtime.Object) field.Error
 }
 
 func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := s.gating.errorsOf(ctx, obj.(T), old.(T))
+	errs := append(s.validateFinalizers(obj.(T)), s.gating.errorsOf(ctx, obj.(T), old.(T))...)
 	if s.kind.ValidateUpdate != nil {
 		errs = append(errs, s.kind.ValidateUpdate(obj.(T), old.(T))...)
 	}
@@ -108,6 +109,8 @@ func (s strategy[T]) warnings(ctx context.Context, obj, old T) []string {
 type subresourceStrategy[T Object] struct {
 	strategy[T]
 	take func(into, from T)
+	// metadata is set where the part comes with metadata.
+	metadata bool
 	// countsGeneration is set where the part is desired state; status is not.
 	countsGeneration bool
 	validate         func(obj, old T) field.ErrorList
@@ -119,6 +122,9 @@ func (s subresourceStrategy[T]) PrepareForUpdate(ctx context.Context, o, oldObje
 	obj, old := o.(T), oldObject.(T)
 	merged := old.DeepCopyObject().(T)
 	s.take(merged, obj)
+	if s.metadata {
+		copyMetadata(merged, obj)
+	}
 	merged.SetResourceVersion(obj.GetResourceVersion())
 	merged.SetManagedFields(obj.GetManagedFields())
 	// Whoever names a uid means that object and not another of its name; the mismatch is found by what validates metadata.
@@ -134,6 +140,9 @@ func (s subresourceStrategy[T]) PrepareForUpdate(ctx context.Context, o, oldObje
 
 func (s subresourceStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	errs := s.gating.errorsOf(ctx, obj.(T), old.(T))
+	if s.metadata {
+		errs = append(errs, s.validateFinalizers(obj.(T))...)
+	}
 	if s.validate != nil {
 		errs = append(errs, s.validate(obj.(T), old.(T))...)
 	}

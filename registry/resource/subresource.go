@@ -5,6 +5,7 @@ package resource
 
 import (
 	"context"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,12 +33,18 @@ func newSubresourceREST[T Object](group *Group, store Reader[T], main strategy[T
 		validate = main.kind.ValidateUpdate
 	}
 	part := *store.store
-	out := &subresourceREST{takenFields: only(group.version, sub.Fields), store: &part, writer: &part}
+	taken := sub.Fields
+	if sub.Metadata {
+		taken = append(slices.Clone(taken), []string{"metadata"})
+	}
+	out := &subresourceREST{takenFields: only(group.version, taken, sub.Except), store: &part, writer: &part}
 	main.gating = group.gating(part.DefaultQualifiedResource, part.NewFunc(), "", main.kind.GatedFields, isWithin(sub.Fields))
 	if main.gating != nil {
 		out.writer = &guardedStore[T]{Reader: Reader[T]{store: &part, etcdPrefix: store.etcdPrefix}}
 	}
-	part.UpdateStrategy = subresourceStrategy[T]{strategy: main, take: sub.Take, validate: validate, countsGeneration: main.kind.countsGenerations()}
+	part.UpdateStrategy = subresourceStrategy[T]{
+		strategy: main, take: sub.Take, metadata: sub.Metadata, validate: validate, countsGeneration: main.kind.countsGenerations(),
+	}
 	return out
 }
 

@@ -5,6 +5,7 @@ package resource
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metatable "k8s.io/apimachinery/pkg/api/meta/table"
@@ -12,9 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// table renders objects for kubectl get: NAME, the kind's columns, AGE, then the columns of -o wide.
+// table renders objects for kubectl get: NAME, the kind's columns and AGE, then the columns of -o wide.
 type table[T Object] struct {
 	columns []Column[T]
+	age     Age
+	order   func(a, b T) int
 }
 
 func (t table[T]) ConvertToTable(_ context.Context, object, tableOptions runtime.Object) (*metav1.Table, error) {
@@ -29,17 +32,49 @@ func (t table[T]) ConvertToTable(_ context.Context, object, tableOptions runtime
 	if options, ok := tableOptions.(*metav1.TableOptions); !ok || !options.NoHeaders {
 		out.ColumnDefinitions = t.definitions()
 	}
+	if t.order != nil && meta.IsListType(object) {
+		return out, t.addInOrder(out, object)
+	}
 	var err error
 	out.Rows, err = metatable.MetaToTableRow(object, t.cells)
 	return out, err
+}
+
+// addInOrder adds a row for each object of a list.
+func (t table[T]) addInOrder(out *metav1.Table, list runtime.Object) error {
+	objects, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(objects, func(a, b runtime.Object) int { return t.order(a.(T), b.(T)) })
+	for _, object := range objects {
+		rows, err := metatable.MetaToTableRow(object, t.cells)
+		if err != nil {
+			return err
+		}
+		out.Rows = append(out.Rows, rows...)
+	}
+	return nil
 }
 
 func (t table[T]) definitions() []metav1.TableColumnDefinition {
 	metadata := metav1.ObjectMeta{}.SwaggerDoc()
 	name := metav1.TableColumnDefinition{Name: "Name", Type: "string", Format: "name", Description: metadata["name"]}
 	age := metav1.TableColumnDefinition{Name: "Age", Type: "string", Description: metadata["creationTimestamp"]}
-	out := append([]metav1.TableColumnDefinition{name}, t.describe(0)...)
-	return append(append(out, age), t.describe(1)...)
+	return arrange(t.age, name, age, t.describe(0), t.describe(1))
+}
+
+// arrange puts the columns of a table, or the cells of a row, into their order.
+func arrange[C any](place Age, name, age C, narrow, wide []C) []C {
+	out := []C{name}
+	if place == AgeBeforeColumns {
+		out = append(out, age)
+	}
+	out = append(out, narrow...)
+	if place == AgeAfterColumns {
+		out = append(out, age)
+	}
+	return append(out, wide...)
 }
 
 func (t table[T]) describe(priority int32) []metav1.TableColumnDefinition {
@@ -59,8 +94,7 @@ func (t table[T]) describe(priority int32) []metav1.TableColumnDefinition {
 
 func (t table[T]) cells(o runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
 	obj := o.(T)
-	out := append([]any{name}, t.values(obj, 0)...)
-	return append(append(out, age), t.values(obj, 1)...), nil
+	return arrange[any](t.age, name, age, t.values(obj, 0), t.values(obj, 1)), nil
 }
 
 func (t table[T]) values(obj T, priority int32) []any {

@@ -6,11 +6,13 @@ package storage
 import (
 	"context"
 	"fmt"
+	"path"
 	"sync"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"google.golang.org/grpc/metadata"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -36,9 +38,20 @@ func Decorator(client *kubernetes.Client, compactor etcd3.Compactor) generic.Sto
 		triggers storage.IndexerFuncs,
 		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
-		store, closeStore, err := newStore(client, compactor, config, resourcePrefix, newFunc, newListFunc)
+		var broken judgement
+		if !mustBeComplete(config.GroupResource) {
+			broken = judgementFor(newFunc())
+		}
+		store, closeStore, err := newStore(client, compactor, config, resourcePrefix, newFunc, newListFunc, broken)
 		if err != nil {
 			return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
+		}
+		left := &unreadable{resource: config.GroupResource}
+		etcdKey := func(key string) string { return path.Join("/", config.Prefix, key) }
+		if broken != nil {
+			store = lenient{
+				Interface: store, unreadable: left, kv: client.KV, prefix: etcdKey(resourcePrefix) + "/", newFunc: newFunc, keyFunc: keyFunc, etcdKey: etcdKey,
+			}
 		}
 		watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
 			Storage:             store,
@@ -60,7 +73,7 @@ func Decorator(client *kubernetes.Client, compactor etcd3.Compactor) generic.Sto
 		}
 		delegator := cacher.NewCacheDelegator(watchCache, store)
 		// Subresources share their resource's storage, so it is destroyed more than once.
-		return delegator, sync.OnceFunc(func() {
+		return telling{Interface: delegator, unreadable: left, etcdKey: etcdKey}, sync.OnceFunc(func() {
 			delegator.Stop()
 			watchCache.Stop()
 			closeStore()
@@ -68,19 +81,22 @@ func Decorator(client *kubernetes.Client, compactor etcd3.Compactor) generic.Sto
 	}
 }
 
-func newStore(client *kubernetes.Client, compactor etcd3.Compactor, config *storagebackend.ConfigForResource, resourcePrefix string, newFunc, newListFunc func() runtime.Object) (storage.Interface, func(), error) {
+func newStore(client *kubernetes.Client, compactor etcd3.Compactor, config *storagebackend.ConfigForResource, resourcePrefix string, newFunc, newListFunc func() runtime.Object, broken judgement) (storage.Interface, func(), error) {
 	transformer := config.Transformer
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
 	}
 	versioner := storage.APIObjectVersioner{}
-	decoder := etcd3.NewDefaultDecoder(config.Codec, versioner)
+	codec, decoder := config.Codec, etcd3.NewDefaultDecoder(config.Codec, versioner)
+	if broken != nil {
+		codec, decoder = lenientCodec{codec, broken}, lenientDecoder{decoder, broken}
+	}
 	unsafeDeletion := utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion)
 	if unsafeDeletion {
 		transformer = etcd3.WithCorruptObjErrorHandlingTransformer(transformer)
 		decoder = etcd3.WithCorruptObjErrorHandlingDecoder(decoder)
 	}
-	store, err := etcd3.New(client, compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix, config.GroupResource, transformer, config.LeaseManagerConfig, decoder, versioner)
+	store, err := etcd3.New(client, compactor, codec, newFunc, newListFunc, config.Prefix, resourcePrefix, config.GroupResource, transformer, config.LeaseManagerConfig, decoder, versioner)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -89,6 +105,16 @@ func newStore(client *kubernetes.Client, compactor etcd3.Compactor, config *stor
 		out = etcd3.NewStoreWithUnsafeCorruptObjectDeletion(out, config.GroupResource)
 	}
 	return ownWatchStream{Interface: out, resource: config.GroupResource.String()}, store.Close, nil
+}
+
+// mustBeComplete tells of resources of which nothing may be left out. A policy that cannot be decoded might forbid what is asked for, and
+// without a Feature or a claim others would clear fields or take identities again. Their lists fail until somebody repairs or deletes it.
+func mustBeComplete(resource schema.GroupResource) bool {
+	switch resource.Group {
+	case "admissionregistration.k8s.io", "features.k8s.io", "multicluster.k8s.io", "node.k8s.io":
+		return true
+	}
+	return false
 }
 
 // ownWatchStream gives a resource a watch stream of its own. The etcd client keeps one stream for each set of outgoing

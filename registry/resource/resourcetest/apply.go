@@ -4,6 +4,7 @@
 package resourcetest
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -62,12 +63,19 @@ func (k *kind) checkStatus(t *testing.T) {
 	created := k.create(t, 0)
 	update := created.DeepCopy()
 	update.Object["status"] = deepCopy(k.Status)
-	update.Object["spec"] = deepCopy(k.ChangedSpec)
+	maps.Copy(update.Object, k.desired(k.ChangedSpec))
 	update.SetLabels(map[string]string{"resourcetest": "through-status"})
 	update.SetFinalizers([]string{"annex.test/through-status"})
 	out, err := k.client().UpdateStatus(t.Context(), update, metav1.UpdateOptions{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if k.MetadataWithStatus {
+		if out.GetLabels()["resourcetest"] != "through-status" || len(out.GetFinalizers()) != 1 {
+			t.Errorf("/status did not write metadata: %v", out.Object["metadata"])
+		}
+		created.SetLabels(out.GetLabels())
+		created.SetFinalizers(out.GetFinalizers())
 	}
 	k.wantOnlyStatusChanged(t, created, out)
 
@@ -85,6 +93,9 @@ func (k *kind) checkStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if k.MetadataWithStatus {
+		created.SetLabels(map[string]string{"resourcetest": "through-status", "by": "patch"})
+	}
 	k.wantOnlyStatusChanged(t, created, patched)
 
 	apply := k.object(0)
@@ -94,8 +105,8 @@ func (k *kind) checkStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	owned := ownedBy(applied, "status-applier", "status")
-	if !strings.Contains(owned, `"f:status"`) || strings.Contains(owned, `"f:spec"`) || strings.Contains(owned, `"f:metadata"`) {
-		t.Errorf("applying to /status should own status alone, owns %s", owned)
+	if !strings.Contains(owned, `"f:status"`) || strings.Contains(owned, `"f:spec"`) || strings.Contains(owned, `"f:metadata"`) != k.MetadataWithStatus {
+		t.Errorf("applying to /status should own status, and metadata where it writes that; owns %s", owned)
 	}
 }
 

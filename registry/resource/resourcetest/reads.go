@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -25,6 +26,9 @@ func restClient(t *testing.T, config *rest.Config, version schema.GroupVersion) 
 	c := rest.CopyConfig(config)
 	c.GroupVersion = &version
 	c.APIPath = "/apis"
+	if version.Group == "" {
+		c.APIPath = genericapiserver.DefaultLegacyAPIPrefix
+	}
 	c.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	client, err := rest.RESTClientFor(c)
 	if err != nil {
@@ -177,7 +181,7 @@ func (k *kind) checkWatch(t *testing.T) {
 // checkStoredBytes reads etcd directly: objects are protobuf under <prefix>/<group>/<resource>/.
 func (k *kind) checkStoredBytes(t *testing.T) {
 	k.create(t, 0)
-	key := k.server.Prefix + "/" + k.Resource.Group + "/" + k.Resource.Resource + "/"
+	key := k.server.Prefix + "/" + prefixOf(k.Resource.GroupResource()) + "/"
 	response, err := k.server.Etcd.Get(t.Context(), key, clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)

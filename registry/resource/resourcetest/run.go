@@ -5,6 +5,7 @@ package resourcetest
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -26,6 +27,8 @@ type Case struct {
 	Names []string
 	// Spec is a valid desired state and ChangedSpec another one that an update may make of it.
 	Spec, ChangedSpec map[string]any
+	// Flat is set where the desired state is the object's own fields, and no field spec.
+	Flat bool
 	// Status is a valid status; nil for kinds without one.
 	Status map[string]any
 	// InvalidSpec is refused with 422 and a message that holds InvalidMessage.
@@ -39,6 +42,9 @@ type Case struct {
 	ShortNames []string
 	// CreateOnUpdate is set where a PUT may create, as the kind says.
 	CreateOnUpdate bool
+	// NoGenerations is set for a kind with a status whose changes are not counted, and MetadataWithStatus where its /status writes
+	// metadata.
+	NoGenerations, MetadataWithStatus bool
 }
 
 // kind is a case with the clients to work on it.
@@ -101,9 +107,17 @@ func (k *kind) object(i int) *unstructured.Unstructured {
 	u.SetNamespace(k.Namespace)
 	u.SetLabels(map[string]string{"resourcetest": k.Names[i]})
 	if k.Spec != nil {
-		u.Object["spec"] = deepCopy(k.Spec)
+		maps.Copy(u.Object, k.desired(k.Spec))
 	}
 	return u
+}
+
+// desired returns the fields of an object that hold the desired state.
+func (k *kind) desired(spec map[string]any) map[string]any {
+	if k.Flat {
+		return deepCopy(spec)
+	}
+	return map[string]any{"spec": deepCopy(spec)}
 }
 
 func (k *kind) create(t *testing.T, i int) *unstructured.Unstructured {

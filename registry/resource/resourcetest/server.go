@@ -118,13 +118,23 @@ func Start(t testing.TB, options Options) *Server {
 	}
 	t.Cleanup(server.Destroy)
 	var infos []*genericapiserver.APIGroupInfo
+	var legacy *genericapiserver.APIGroupInfo
 	for _, served := range append(slices.Clone(options.Before), Group{Version: options.Version, Install: options.Install}) {
 		group := resource.NewGroup(options.Scheme, options.Codecs, config.RESTOptionsGetter, served.Version)
 		t.Cleanup(group.Destroy)
 		if err := served.Install(group); err != nil {
 			t.Fatalf("installing kinds: %v", err)
 		}
+		if served.Version.Group == "" {
+			legacy = group.APIGroupInfo()
+			continue
+		}
 		infos = add(infos, group.APIGroupInfo())
+	}
+	if legacy != nil {
+		if err := server.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, legacy); err != nil {
+			t.Fatalf("installing the legacy group: %v", err)
+		}
 	}
 	if err := server.InstallAPIGroups(infos...); err != nil {
 		t.Fatalf("installing the groups: %v", err)
@@ -206,9 +216,17 @@ func optionsGetter(options Options) generic.RESTOptionsGetter {
 			Decorator:               storage.Decorator(guarded(options.Etcd), nil),
 			EnableGarbageCollection: true,
 			DeleteCollectionWorkers: 2,
-			ResourcePrefix:          resource.Group + "/" + resource.Resource,
+			ResourcePrefix:          prefixOf(resource),
 		}
 	})
+}
+
+// prefixOf is where objects of a kind are, below the server's prefix.
+func prefixOf(resource schema.GroupResource) string {
+	if resource.Group == "" {
+		return "core/" + resource.Resource
+	}
+	return resource.Group + "/" + resource.Resource
 }
 
 // guarded puts the guard above a client, as the server does.
