@@ -23,7 +23,7 @@ roots=(apis test/gatedfields)
 # The k8s.io/api groups that the control plane serves; it needs OpenAPI definitions, which no library ships.
 native_groups=(
 	admissionregistration/v1 authentication/v1 authorization/v1 certificates/v1 coordination/v1 core/v1 events/v1
-	flowcontrol/v1 rbac/v1 storagemigration/v1beta1
+	flowcontrol/v1 rbac/v1 storagemigration/v1
 )
 # What every API type refers to.
 meta_packages=(
