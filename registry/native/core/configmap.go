@@ -5,7 +5,6 @@ package core
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -17,13 +16,22 @@ func configMaps() resource.Kind[*corev1.ConfigMap] {
 		Plural: "configmaps", Singular: "configmap", ShortNames: []string{"cm"},
 		New:            func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
 		NewList:        func() runtime.Object { return &corev1.ConfigMapList{} },
+		Default:        defaultConfigMap,
 		Validate:       validateConfigMap,
 		ValidateUpdate: validateConfigMapUpdate,
 		Columns: []resource.Column[*corev1.ConfigMap]{{
 			Name: "Data", Description: corev1.ConfigMap{}.SwaggerDoc()["data"],
 			Of: func(cm *corev1.ConfigMap) any { return int64(len(cm.Data) + len(cm.BinaryData)) },
 		}},
+		QualifiedFinalizers: true,
 		UnconditionalUpdate: true,
+	}
+}
+
+// defaultConfigMap makes no data and empty data the same, which is not so with binary data. It matters where they are immutable.
+func defaultConfigMap(cm *corev1.ConfigMap) {
+	if cm.Data == nil {
+		cm.Data = map[string]string{}
 	}
 }
 
@@ -44,8 +52,7 @@ func validateConfigMap(cm *corev1.ConfigMap) field.ErrorList {
 func validateConfigMapUpdate(cm, old *corev1.ConfigMap) field.ErrorList {
 	errs := validateConfigMap(cm)
 	if old.Immutable != nil && *old.Immutable {
-		same := equality.Semantic.DeepEqual(cm.Data, old.Data) && equality.Semantic.DeepEqual(cm.BinaryData, old.BinaryData)
-		errs = append(errs, validateFrozen(cm.Immutable, same)...)
+		errs = append(errs, validateFrozen(cm.Immutable, frozen{"data", cm.Data, old.Data}, frozen{"binaryData", cm.BinaryData, old.BinaryData})...)
 	}
 	return errs
 }

@@ -12,7 +12,7 @@ import (
 // GroupVersion is the version the kinds are served and stored in.
 var GroupVersion = corev1.SchemeGroupVersion
 
-// Kinds lists the kinds of the group.
-func Kinds() []resource.Served {
-	return []resource.Served{servedNamespaces(), configMaps().Served(), secrets().Served()}
+// Kinds lists the kinds of the group. Tokens of service accounts are issued and judged by what is given.
+func Kinds(tokens Tokens) []resource.Served {
+	return []resource.Served{servedNamespaces(), configMaps().Served(), secrets().Served(), resourceQuotas().Served(), servedServiceAccounts(tokens)}
 }

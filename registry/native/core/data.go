@@ -4,6 +4,8 @@
 package core
 
 import (
+	"reflect"
+
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -32,14 +34,22 @@ func sizeOf[V string | []byte](data map[string]V) int {
 	return size
 }
 
-// validateFrozen judges an update of an object whose immutable field was true.
-func validateFrozen(immutable *bool, sameData bool) field.ErrorList {
+// frozen is a map of data that may not change.
+type frozen struct {
+	name     string
+	now, old any
+}
+
+// validateFrozen judges an update of an object whose immutable field was true. No data and empty data are not the same.
+func validateFrozen(immutable *bool, data ...frozen) field.ErrorList {
 	var errs field.ErrorList
 	if immutable == nil || !*immutable {
 		errs = append(errs, field.Forbidden(field.NewPath("immutable"), "field is immutable when `immutable` is set"))
 	}
-	if !sameData {
-		errs = append(errs, field.Forbidden(field.NewPath("data"), "field is immutable when `immutable` is set"))
+	for _, part := range data {
+		if !reflect.DeepEqual(part.now, part.old) {
+			errs = append(errs, field.Forbidden(field.NewPath(part.name), "field is immutable when `immutable` is set"))
+		}
 	}
 	return errs
 }

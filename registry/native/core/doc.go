@@ -1,10 +1,9 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package core serves the kinds of the legacy group that a control plane without containers needs: Namespace, ConfigMap
-// and Secret.
+// Package core serves the kinds of the legacy group that a control plane without containers needs.
 //
-// Namespaces cannot be deleted yet. Emptying a namespace before it goes is the work of a controller that does not exist
-// yet, and without it a deleted namespace would stay Terminating for ever, or go and orphan what was in it. So the verbs
-// delete and deletecollection are not served, and a client gets the 405 of any verb a resource does not have.
+// A namespace is deleted in two steps, as in kube-apiserver. The first DELETE marks it as Terminating. It is removed when neither its
+// spec, which /finalize writes, nor its metadata has finalizers: with the write that takes off the last of them. Emptying it before
+// that is the work of a controller.
 package core

@@ -10,9 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/kube-annex/annex/registry/resource"
 )
@@ -32,47 +32,39 @@ func namespaces() resource.Kind[*corev1.Namespace] {
 			// A generated name was not known yet when the request was decoded.
 			defaultNamespace(ns)
 		},
-		// Finalizers have an endpoint of their own, which comes with the deletion of namespaces.
-		PrepareForUpdate: func(_ context.Context, ns, old *corev1.Namespace) { ns.Spec.Finalizers = old.Spec.Finalizers },
-		Validate:         validateNamespace,
-		ValidateUpdate:   func(ns, _ *corev1.Namespace) field.ErrorList { return validateNamespace(ns) },
-		ValidateStatusUpdate: func(ns, _ *corev1.Namespace) field.ErrorList {
-			want := corev1.NamespaceActive
-			if ns.DeletionTimestamp != nil {
-				want = corev1.NamespaceTerminating
-			}
-			if ns.Status.Phase != want {
-				return field.ErrorList{field.NotSupported(field.NewPath("status", "phase"), ns.Status.Phase, []corev1.NamespacePhase{want})}
-			}
-			return nil
-		},
+		// Finalizers have an endpoint of their own.
+		PrepareForUpdate:     func(_ context.Context, ns, old *corev1.Namespace) { ns.Spec.Finalizers = old.Spec.Finalizers },
+		Validate:             validateNamespace,
+		ValidateUpdate:       func(ns, _ *corev1.Namespace) field.ErrorList { return validateNamespace(ns) },
+		ValidateStatusUpdate: validateNamespaceStatus,
+		QualifiedFinalizers:  true,
+		MetadataWithStatus:   true,
+		Subresources: []resource.Subresource[*corev1.Namespace]{{
+			Name:     finalize,
+			Fields:   [][]string{{"spec"}},
+			Metadata: true,
+			Take:     func(into, from *corev1.Namespace) { into.Spec = from.Spec },
+			Validate: validateFinalize,
+		}},
+		Generations:   resource.NoGenerations,
+		Remains:       func(ns *corev1.Namespace) bool { return len(ns.Spec.Finalizers) > 0 },
+		ReturnDeleted: true,
 		SelectableFields: map[string]func(*corev1.Namespace) string{
-			"name":         func(ns *corev1.Namespace) string { return ns.Name },
 			"status.phase": func(ns *corev1.Namespace) string { return string(ns.Status.Phase) },
 		},
 		Columns: []resource.Column[*corev1.Namespace]{{
-			Name: "Status", Description: corev1.NamespaceStatus{}.SwaggerDoc()["phase"],
+			Name: "Status", Description: "The status of the namespace",
 			Of: func(ns *corev1.Namespace) any { return string(ns.Status.Phase) },
 		}},
 		UnconditionalUpdate: true,
 	}
 }
 
-func servedNamespaces() resource.Served {
-	kind := namespaces()
-	served := kind.Served()
-	served.Install = func(group *resource.Group) error {
-		if err := kind.Install(group); err != nil {
-			return err
-		}
-		group.Add(kind.Plural, undeletable{group.Storage(kind.Plural).(keptStorage)})
-		return nil
-	}
-	return served
-}
-
 // defaultNamespace keeps the label that lets namespace selectors name a namespace.
 func defaultNamespace(ns *corev1.Namespace) {
+	if ns.Status.Phase == "" {
+		ns.Status.Phase = corev1.NamespaceActive
+	}
 	if ns.Name == "" {
 		return
 	}
@@ -84,34 +76,40 @@ func defaultNamespace(ns *corev1.Namespace) {
 
 func validateNamespace(ns *corev1.Namespace) field.ErrorList {
 	var errs field.ErrorList
-	for i, finalizer := range ns.Spec.Finalizers {
-		path := field.NewPath("spec", "finalizers").Index(i)
-		errs = append(errs, validation.ValidateFinalizerName(string(finalizer), path)...)
-		if finalizer != corev1.FinalizerKubernetes && !strings.Contains(string(finalizer), "/") {
-			errs = append(errs, field.Invalid(path, finalizer, "must be \"kubernetes\" or a qualified name such as example.com/finalizer"))
-		}
+	for _, finalizer := range ns.Spec.Finalizers {
+		errs = append(errs, validateNamespaceFinalizer(finalizer, field.NewPath("spec", "finalizers"))...)
 	}
 	return errs
 }
 
-// keptStorage is what a resource's endpoint serves apart from deletion.
-type keptStorage interface {
-	rest.Storage
-	rest.Scoper
-	rest.SingularNameProvider
-	rest.ShortNamesProvider
-	rest.CategoriesProvider
-	rest.Getter
-	rest.Lister
-	rest.Watcher
-	rest.Creater
-	rest.Updater
-	rest.ResetFieldsStrategy
-	rest.StorageVersionProvider
-	rest.StorageWithReadiness
+func validateFinalize(ns, _ *corev1.Namespace) field.ErrorList {
+	var errs field.ErrorList
+	for i, finalizer := range ns.Spec.Finalizers {
+		errs = append(errs, validateNamespaceFinalizer(finalizer, field.NewPath("spec", "finalizers").Index(i))...)
+	}
+	return errs
 }
 
-var _ keptStorage = &resource.REST{}
+func validateNamespaceFinalizer(finalizer corev1.FinalizerName, path *field.Path) field.ErrorList {
+	errs := validation.ValidateFinalizerName(string(finalizer), path)
+	switch finalizer {
+	case corev1.FinalizerKubernetes, metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents:
+		return errs
+	}
+	if !strings.Contains(string(finalizer), "/") {
+		errs = append(errs, field.Invalid(path, finalizer, "must be \"kubernetes\" or a qualified name such as example.com/finalizer"))
+	}
+	return errs
+}
 
-// undeletable hides the deletion of a storage, so that its verbs are not served.
-type undeletable struct{ keptStorage }
+// validateNamespaceStatus spells the path of the phase as kube-apiserver does.
+func validateNamespaceStatus(ns, _ *corev1.Namespace) field.ErrorList {
+	want, when := corev1.NamespaceActive, "not being deleted"
+	if ns.DeletionTimestamp != nil {
+		want, when = corev1.NamespaceTerminating, "being deleted"
+	}
+	if ns.Status.Phase != want {
+		return field.ErrorList{field.Invalid(field.NewPath("status", "Phase"), ns.Status.Phase, "must be "+string(want)+" while the namespace is "+when)}
+	}
+	return nil
+}

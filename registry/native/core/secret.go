@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -39,6 +38,7 @@ func secrets() resource.Kind[*corev1.Secret] {
 				Of: func(secret *corev1.Secret) any { return int64(len(secret.Data)) },
 			},
 		},
+		QualifiedFinalizers: true,
 		UnconditionalUpdate: true,
 	}
 }
@@ -117,7 +117,7 @@ func validateSecretUpdate(secret, old *corev1.Secret) field.ErrorList {
 	errs := validateSecret(secret)
 	errs = append(errs, validation.ValidateImmutableField(secret.Type, old.Type, field.NewPath("type"))...)
 	if old.Immutable != nil && *old.Immutable {
-		errs = append(errs, validateFrozen(secret.Immutable, equality.Semantic.DeepEqual(secret.Data, old.Data))...)
+		errs = append(errs, validateFrozen(secret.Immutable, frozen{"data", secret.Data, old.Data})...)
 	}
 	return errs
 }
