@@ -6,16 +6,23 @@ package native
 import (
 	"fmt"
 	"slices"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kube-annex/annex/registry/native/admissionregistration"
 	"github.com/kube-annex/annex/registry/native/authentication"
 	"github.com/kube-annex/annex/registry/native/authorization"
+	"github.com/kube-annex/annex/registry/native/certificates"
 	"github.com/kube-annex/annex/registry/native/coordination"
 	"github.com/kube-annex/annex/registry/native/core"
+	"github.com/kube-annex/annex/registry/native/events"
 	"github.com/kube-annex/annex/registry/native/flowcontrol"
+	"github.com/kube-annex/annex/registry/native/rbac"
+	"github.com/kube-annex/annex/registry/native/storagemigration"
 	"github.com/kube-annex/annex/registry/resource"
 )
 
@@ -24,9 +31,15 @@ type Dependencies struct {
 	// Tokens judges the tokens of TokenReviews, for Audiences where a review names none.
 	Tokens    authenticator.Request
 	Audiences authenticator.Audiences
+	// ServiceAccounts issues and judges tokens of service accounts.
+	ServiceAccounts core.Tokens
 	// Access judges access reviews; Rules lists what a user may do.
 	Access authorizer.Authorizer
 	Rules  authorizer.RuleResolver
+	// Mapper knows the resources of all kinds that are served, aggregated ones and those of custom resources too.
+	Mapper meta.RESTMapper
+	// EventTTL is for how long Events are kept after they were written; 0 means an hour.
+	EventTTL time.Duration
 }
 
 // group is one group-version and its kinds.
@@ -37,12 +50,18 @@ type group struct {
 
 // groups are all native kinds.
 func groups(d Dependencies) []group {
+	kept := core.NewEvents(d.EventTTL)
 	return []group{
-		{core.GroupVersion, core.Kinds()},
+		{core.GroupVersion, append(core.Kinds(d.ServiceAccounts), kept.Served())},
+		{events.GroupVersion, events.Kinds(kept)},
 		{authentication.GroupVersion, authentication.Kinds(d.Tokens, d.Audiences)},
 		{authorization.GroupVersion, authorization.Kinds(d.Access, d.Rules)},
+		{admissionregistration.GroupVersion, admissionregistration.Kinds(d.Access, d.Mapper)},
+		{certificates.GroupVersion, certificates.Kinds()},
 		{coordination.GroupVersion, coordination.Kinds()},
 		{flowcontrol.GroupVersion, flowcontrol.Kinds()},
+		{rbac.GroupVersion, rbac.Kinds(d.Access)},
+		{storagemigration.GroupVersion, storagemigration.Kinds()},
 	}
 }
 

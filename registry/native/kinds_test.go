@@ -66,7 +66,7 @@ func TestFlowSchema(t *testing.T) {
 		Status:         map[string]any{"conditions": []any{map[string]any{"type": "Dangling", "status": "False"}}},
 		InvalidSpec:    map[string]any{"matchingPrecedence": int64(1), "priorityLevelConfiguration": map[string]any{"name": "workload-low"}},
 		InvalidMessage: "only the schema named 'exempt' may have matchingPrecedence 1",
-		Columns:        []string{"Name", "PriorityLevel", "MatchingPrecedence", "DistinguisherMethod", "MissingPL", "Age"},
+		Columns:        []string{"Name", "PriorityLevel", "MatchingPrecedence", "DistinguisherMethod", "Age", "MissingPL"},
 	})
 }
 

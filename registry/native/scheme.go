@@ -20,6 +20,9 @@ func (k Kinds) NewScheme() *runtime.Scheme {
 	for _, group := range k.groups(Dependencies{}) {
 		internal := schema.GroupVersion{Group: group.version.Group, Version: runtime.APIVersionInternal}
 		for _, kind := range group.kinds {
+			for guests, types := range kind.Guests {
+				scheme.AddKnownTypes(schema.GroupVersion{Group: guests.Group, Version: runtime.APIVersionInternal}, types...)
+			}
 			if kind.Hub == nil {
 				scheme.AddKnownTypes(internal, kind.Types...)
 				continue
@@ -51,6 +54,9 @@ func (k Kinds) NewServedScheme() *runtime.Scheme {
 
 func add(scheme *runtime.Scheme, version schema.GroupVersion, kind resource.Served) {
 	scheme.AddKnownTypes(version, kind.Types...)
+	for guests, types := range kind.Guests {
+		scheme.AddKnownTypes(guests, types...)
+	}
 	for example, complete := range kind.Defaults {
 		scheme.AddTypeDefaultingFunc(example, complete)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -23,10 +24,20 @@ func TestDefaults(t *testing.T) {
 	scheme := native.Kinds{}.NewScheme()
 	for name, tc := range map[string]struct{ in, want runtime.Object }{
 		"a namespace carries its name": {
-			in:   &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
-			want: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"kubernetes.io/metadata.name": "a"}}},
+			in: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+			want: &corev1.Namespace{
+				ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"kubernetes.io/metadata.name": "a"}},
+				Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
+			},
 		},
-		"a namespace without a name yet": {in: &corev1.Namespace{}, want: &corev1.Namespace{}},
+		"a namespace without a name yet": {
+			in:   &corev1.Namespace{},
+			want: &corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}},
+		},
+		"a quota that is finer than can be counted": {
+			in:   &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"cpu": apiresource.MustParse("100u")}}},
+			want: &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"cpu": apiresource.MustParse("1m")}}},
+		},
 		"stringData wins over data and does not stay": {
 			in:   &corev1.Secret{Data: map[string][]byte{"a": []byte("1"), "b": []byte("2")}, StringData: map[string]string{"a": "3"}},
 			want: &corev1.Secret{Data: map[string][]byte{"a": []byte("3"), "b": []byte("2")}, Type: "Opaque"},

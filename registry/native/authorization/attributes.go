@@ -8,8 +8,10 @@ import (
 	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -42,11 +44,22 @@ func validateAttributes(res *authorizationv1.ResourceAttributes, path *authoriza
 		return errs
 	}
 	at = at.Child("resourceAttributes")
+	// Operators that are not known are accepted, since clients may be newer: leaving a requirement out asks for more.
 	if selector := res.FieldSelector; selector != nil {
-		errs = append(errs, validateSelector(at.Child("fieldSelector"), selector.RawSelector, len(selector.Requirements))...)
+		path := at.Child("fieldSelector")
+		errs = append(errs, validateSelector(path, selector.RawSelector, len(selector.Requirements))...)
+		for i, requirement := range selector.Requirements {
+			errs = append(errs, metavalidation.ValidateFieldSelectorRequirement(requirement,
+				metavalidation.FieldSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}, path.Child("requirements").Index(i))...)
+		}
 	}
 	if selector := res.LabelSelector; selector != nil {
-		errs = append(errs, validateSelector(at.Child("labelSelector"), selector.RawSelector, len(selector.Requirements))...)
+		path := at.Child("labelSelector")
+		errs = append(errs, validateSelector(path, selector.RawSelector, len(selector.Requirements))...)
+		for i, requirement := range selector.Requirements {
+			errs = append(errs, metavalidation.ValidateLabelSelectorRequirement(requirement,
+				metavalidation.LabelSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}, path.Child("requirements").Index(i))...)
+		}
 	}
 	return errs
 }
@@ -57,6 +70,15 @@ func validateSelector(at *field.Path, raw string, requirements int) field.ErrorL
 		return field.ErrorList{field.Invalid(at.Child("rawSelector"), raw, "may not be specified at the same time as requirements")}
 	case raw == "" && requirements == 0:
 		return field.ErrorList{field.Required(at.Child("requirements"), "requirements or rawSelector is required")}
+	}
+	return nil
+}
+
+// validateMetadata wants a question to have none, for nothing is stored.
+func validateMetadata(given metav1.ObjectMeta) field.ErrorList {
+	given.ManagedFields = nil
+	if !equality.Semantic.DeepEqual(given, metav1.ObjectMeta{}) {
+		return field.ErrorList{field.Invalid(field.NewPath("metadata"), given, "must be empty, apart from the namespace of namespaced kinds")}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@
 package authorization
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,6 +42,13 @@ func TestSelectorsNarrowWhatIsAsked(t *testing.T) {
 			},
 			labels: "!b", wantErr: true, wantFieldsErr: true,
 		},
+		"requirements with mistakes": {
+			in: authorizationv1.ResourceAttributes{
+				LabelSelector: &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "In"}}},
+				FieldSelector: &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{{Key: "b", Operator: "Exists", Values: []string{"c"}}}},
+			},
+			wantErr: true, wantFieldsErr: true, wantInvalidCount: 2,
+		},
 		"both ways at once": {
 			in: authorizationv1.ResourceAttributes{
 				LabelSelector: &authorizationv1.LabelSelectorAttributes{RawSelector: "a", Requirements: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Exists"}}},
@@ -70,5 +78,25 @@ func TestSelectorsNarrowWhatIsAsked(t *testing.T) {
 				t.Errorf("validation says %v, want %d mistakes", errs, tc.wantInvalidCount)
 			}
 		})
+	}
+}
+
+func TestQuestionsHaveNoMetadata(t *testing.T) {
+	t.Parallel()
+	managed := metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "a"}}}
+	if errs := validateMetadata(managed); len(errs) > 0 {
+		t.Errorf("managed fields, which the server sets: %v", errs)
+	}
+	if errs := validateMetadata(metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}); len(errs) != 1 || errs[0].Field != "metadata" {
+		t.Errorf("labels: %v, want one mistake in metadata", errs)
+	}
+}
+
+func TestWhatIsIgnoredIsTold(t *testing.T) {
+	t.Parallel()
+	ignored := appendIgnored(appendIgnored(appendIgnored([]string{"a"}, "fieldSelector", 0, errors.New("x")), "labelSelector", 1, errors.New("x")), "labelSelector", 1, nil)
+	want := []string{"a", "spec.resourceAttributes.fieldSelector ignored due to parse error", "spec.resourceAttributes.labelSelector partially ignored due to parse error"}
+	if diff := cmp.Diff(want, ignored); diff != "" {
+		t.Errorf("(-want,+got):\n%s", diff)
 	}
 }

@@ -6,6 +6,7 @@ package authorization
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,6 +73,7 @@ func (r *reviews[T]) Create(ctx context.Context, obj runtime.Object, validate re
 func subjectAccess(access authorizer.Authorizer) func(context.Context, *authorizationv1.SubjectAccessReview) error {
 	return func(ctx context.Context, review *authorizationv1.SubjectAccessReview) error {
 		errs := append(validateSubject(review.Spec), validateAttributes(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)...)
+		errs = append(errs, validateMetadata(review.ObjectMeta)...)
 		if err := invalid("SubjectAccessReview", errs); err != nil {
 			return err
 		}
@@ -83,9 +85,12 @@ func subjectAccess(access authorizer.Authorizer) func(context.Context, *authoriz
 func localSubjectAccess(access authorizer.Authorizer) func(context.Context, *authorizationv1.LocalSubjectAccessReview) error {
 	return func(ctx context.Context, review *authorizationv1.LocalSubjectAccessReview) error {
 		errs := append(validateSubject(review.Spec), validateAttributes(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)...)
+		metadata := review.ObjectMeta
+		metadata.Namespace = ""
+		errs = append(errs, validateMetadata(metadata)...)
 		namespace := request.NamespaceValue(ctx)
-		if review.Spec.NonResourceAttributes != nil {
-			errs = append(errs, field.Forbidden(field.NewPath("spec", "nonResourceAttributes"), "disallowed on this kind of request"))
+		if path := review.Spec.NonResourceAttributes; path != nil {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "nonResourceAttributes"), path, "disallowed on this kind of request"))
 		}
 		if attributes := review.Spec.ResourceAttributes; attributes != nil && attributes.Namespace != namespace {
 			errs = append(errs, field.Invalid(field.NewPath("spec", "resourceAttributes", "namespace"), attributes.Namespace, "must match metadata.namespace"))
@@ -101,6 +106,7 @@ func localSubjectAccess(access authorizer.Authorizer) func(context.Context, *aut
 func selfSubjectAccess(access authorizer.Authorizer) func(context.Context, *authorizationv1.SelfSubjectAccessReview) error {
 	return func(ctx context.Context, review *authorizationv1.SelfSubjectAccessReview) error {
 		errs := validateAttributes(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)
+		errs = append(errs, validateMetadata(review.ObjectMeta)...)
 		if err := invalid("SelfSubjectAccessReview", errs); err != nil {
 			return err
 		}
@@ -114,16 +120,35 @@ func selfSubjectAccess(access authorizer.Authorizer) func(context.Context, *auth
 }
 
 func judge(ctx context.Context, access authorizer.Authorizer, who user.Info, res *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
-	decision, reason, err := access.Authorize(ctx, attributesOf(who, res, path))
+	attributes := attributesOf(who, res, path)
+	decision, reason, err := access.Authorize(ctx, attributes)
 	status := authorizationv1.SubjectAccessReviewStatus{
 		Allowed: decision == authorizer.DecisionAllow,
 		Denied:  decision == authorizer.DecisionDeny,
 		Reason:  reason,
 	}
+	var notes []string
 	if err != nil {
-		status.EvaluationError = err.Error()
+		notes = append(notes, err.Error())
 	}
+	fields, err := attributes.GetFieldSelector()
+	notes = appendIgnored(notes, "fieldSelector", len(fields), err)
+	labels, err := attributes.GetLabelSelector()
+	notes = appendIgnored(notes, "labelSelector", len(labels), err)
+	status.EvaluationError = strings.Join(notes, "; ")
 	return status
+}
+
+// appendIgnored adds that what was asked for was not as narrow as it was meant to be.
+func appendIgnored(notes []string, selector string, left int, err error) []string {
+	if err == nil {
+		return notes
+	}
+	how := "ignored"
+	if left > 0 {
+		how = "partially ignored"
+	}
+	return append(notes, "spec.resourceAttributes."+selector+" "+how+" due to parse error")
 }
 
 func selfSubjectRules(rules authorizer.RuleResolver) func(context.Context, *authorizationv1.SelfSubjectRulesReview) error {

@@ -6,7 +6,10 @@
 package flowcontrol
 
 import (
+	"slices"
+
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kube-annex/annex/registry/resource"
 )
@@ -30,4 +33,19 @@ func defaultPointer[T any](value **T, standard T) {
 	if *value == nil {
 		*value = &standard
 	}
+}
+
+// validateConditions judges the conditions of a status by their types.
+func validateConditions(types []string) field.ErrorList {
+	var errs field.ErrorList
+	for i, name := range types {
+		at := field.NewPath("status", "conditions").Index(i).Child("type")
+		if slices.Contains(types[:i], name) {
+			errs = append(errs, field.Duplicate(at, name))
+		}
+		if name == "" {
+			errs = append(errs, field.Required(at, ""))
+		}
+	}
+	return errs
 }

@@ -4,12 +4,15 @@
 package flowcontrol
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta/table"
 	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
@@ -30,17 +33,33 @@ func flowSchemas() resource.Kind[*flowcontrolv1.FlowSchema] {
 		Default:        defaultFlowSchema,
 		Validate:       validateFlowSchema,
 		ValidateUpdate: func(schema, _ *flowcontrolv1.FlowSchema) field.ErrorList { return validateFlowSchema(schema) },
+		ValidateStatusUpdate: func(schema, _ *flowcontrolv1.FlowSchema) field.ErrorList {
+			types := make([]string, 0, len(schema.Status.Conditions))
+			for _, condition := range schema.Status.Conditions {
+				types = append(types, string(condition.Type))
+			}
+			return validateConditions(types)
+		},
 		Columns: []resource.Column[*flowcontrolv1.FlowSchema]{
 			{Name: "PriorityLevel", Of: func(s *flowcontrolv1.FlowSchema) any { return s.Spec.PriorityLevelConfiguration.Name }},
-			{Name: "MatchingPrecedence", Type: "integer", Of: func(s *flowcontrolv1.FlowSchema) any { return int64(s.Spec.MatchingPrecedence) }},
+			{Name: "MatchingPrecedence", Of: func(s *flowcontrolv1.FlowSchema) any { return int64(s.Spec.MatchingPrecedence) }},
 			{Name: "DistinguisherMethod", Of: func(s *flowcontrolv1.FlowSchema) any {
 				if s.Spec.DistinguisherMethod == nil {
 					return "<none>"
 				}
 				return string(s.Spec.DistinguisherMethod.Type)
 			}},
+			{Name: "Age", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"], Of: func(s *flowcontrolv1.FlowSchema) any {
+				return table.ConvertToHumanReadableDateType(s.CreationTimestamp)
+			}},
 			{Name: "MissingPL", Description: "references a broken or non-existent PriorityLevelConfiguration", Of: missingPriorityLevel},
 		},
+		Age: resource.NoAge,
+		// Requests are matched in this order.
+		Order: func(a, b *flowcontrolv1.FlowSchema) int {
+			return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
+		},
+		QualifiedFinalizers: true,
 		UnconditionalUpdate: true,
 	}
 }
@@ -63,7 +82,7 @@ func validateFlowSchema(schema *flowcontrolv1.FlowSchema) field.ErrorList {
 	path, spec := field.NewPath("spec"), schema.Spec
 	for _, mandatory := range bootstrap.MandatoryFlowSchemas {
 		if mandatory.Name == schema.Name && !equality.Semantic.DeepEqual(mandatory.Spec, spec) {
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf("spec of '%s' must equal the fixed value", schema.Name)))
+			errs = append(errs, field.Invalid(path, spec, fmt.Sprintf("spec of '%s' must equal the fixed value", schema.Name)))
 		}
 	}
 	precedence := path.Child("matchingPrecedence")

@@ -5,12 +5,15 @@ package flowcontrol
 
 import (
 	"fmt"
+	"slices"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	flowcontrolv1beta3 "k8s.io/api/flowcontrol/v1beta3"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+	"k8s.io/apiserver/pkg/util/shufflesharding"
 
 	"github.com/kube-annex/annex/registry/resource"
 )
@@ -25,6 +28,13 @@ func priorityLevels() resource.Kind[*priorityLevel] {
 		Default:        defaultPriorityLevel,
 		Validate:       validatePriorityLevel,
 		ValidateUpdate: func(level, _ *priorityLevel) field.ErrorList { return validatePriorityLevel(level) },
+		ValidateStatusUpdate: func(level, _ *priorityLevel) field.ErrorList {
+			types := make([]string, 0, len(level.Status.Conditions))
+			for _, condition := range level.Status.Conditions {
+				types = append(types, string(condition.Type))
+			}
+			return validateConditions(types)
+		},
 		Columns: []resource.Column[*priorityLevel]{
 			{Name: "Type", Of: func(level *priorityLevel) any { return string(level.Spec.Type) }},
 			{Name: "NominalConcurrencyShares", Of: ofLimited(func(l *flowcontrolv1.LimitedPriorityLevelConfiguration) any {
@@ -37,6 +47,7 @@ func priorityLevels() resource.Kind[*priorityLevel] {
 			{Name: "HandSize", Of: ofQueuing(func(q *flowcontrolv1.QueuingConfiguration) any { return int64(q.HandSize) })},
 			{Name: "QueueLengthLimit", Of: ofQueuing(func(q *flowcontrolv1.QueuingConfiguration) any { return int64(q.QueueLengthLimit) })},
 		},
+		QualifiedFinalizers: true,
 		UnconditionalUpdate: true,
 	}
 }
@@ -78,45 +89,58 @@ func defaultPriorityLevel(level *priorityLevel) {
 }
 
 func validatePriorityLevel(level *priorityLevel) field.ErrorList {
-	var errs field.ErrorList
 	path, spec := field.NewPath("spec"), level.Spec
-	exemptName := level.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt
-	if exemptName != (spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) {
+	errs := validateMandatory(level, path)
+	if _, given := level.Annotations[flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey]; given {
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"),
+			"the annotation "+flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey+" is for versions that are not served"))
+	}
+	exempt := spec.Type == flowcontrolv1.PriorityLevelEnablementExempt
+	if (level.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt) != exempt {
 		errs = append(errs, field.Invalid(path.Child("type"), spec.Type, "must be 'Exempt' if and only if `name` is 'exempt'"))
 	}
-	for _, mandatory := range bootstrap.MandatoryPriorityLevelConfigurations {
-		want := *mandatory.Spec.DeepCopy()
-		if exemptName {
-			// How much others may borrow is an administrator's choice.
-			want.Exempt = spec.Exempt
-		}
-		if mandatory.Name == level.Name && !equality.Semantic.DeepEqual(want, spec) {
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf("spec of '%s' must equal the fixed value", level.Name)))
-		}
+	errs = append(errs, validateType(path.Child("type"), spec.Type, flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited)...)
+	switch {
+	case exempt && spec.Exempt != nil:
+		errs = append(errs, validateShares(path.Child("exempt"), spec.Exempt.NominalConcurrencyShares, spec.Exempt.LendablePercent)...)
+	case spec.Exempt != nil:
+		errs = append(errs, field.Forbidden(path.Child("exempt"), "must be unset where the type is not Exempt"))
 	}
-	switch spec.Type {
-	case flowcontrolv1.PriorityLevelEnablementExempt:
-		if spec.Limited != nil {
-			errs = append(errs, field.Forbidden(path.Child("limited"), "must be nil if the type is not Limited"))
-		}
-		if spec.Exempt != nil {
-			errs = append(errs, validateShares(path.Child("exempt"), spec.Exempt.NominalConcurrencyShares, spec.Exempt.LendablePercent)...)
-		}
-	case flowcontrolv1.PriorityLevelEnablementLimited:
-		if spec.Exempt != nil {
-			errs = append(errs, field.Forbidden(path.Child("exempt"), "must be nil if the type is Limited"))
-		}
-		if spec.Limited == nil {
-			errs = append(errs, field.Required(path.Child("limited"), "must not be empty when type is Limited"))
-		} else {
-			errs = append(errs, validateLimited(path.Child("limited"), spec.Limited)...)
-		}
-	default:
-		errs = append(errs, field.NotSupported(path.Child("type"), spec.Type, []flowcontrolv1.PriorityLevelEnablement{
-			flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited,
-		}))
+	limited := spec.Type == flowcontrolv1.PriorityLevelEnablementLimited
+	switch {
+	case limited && spec.Limited != nil:
+		errs = append(errs, validateLimited(path.Child("limited"), spec.Limited)...)
+	case limited:
+		errs = append(errs, field.Required(path.Child("limited"), "must be set where the type is Limited"))
+	case spec.Limited != nil:
+		errs = append(errs, field.Forbidden(path.Child("limited"), "must be unset where the type is not Limited"))
 	}
 	return errs
+}
+
+// validateMandatory keeps the levels that every server has as they are, apart from how much others may borrow of the exempt one:
+// that is an administrator's choice.
+func validateMandatory(level *priorityLevel, path *field.Path) field.ErrorList {
+	for _, mandatory := range bootstrap.MandatoryPriorityLevelConfigurations {
+		want := *mandatory.Spec.DeepCopy()
+		if level.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt {
+			want.Exempt = level.Spec.Exempt
+		}
+		if mandatory.Name == level.Name && !equality.Semantic.DeepEqual(want, level.Spec) {
+			return field.ErrorList{field.Invalid(path, level.Spec, fmt.Sprintf("spec of '%s' must equal the fixed value", level.Name))}
+		}
+	}
+	return nil
+}
+
+func validateType[T ~string](path *field.Path, got T, known ...T) field.ErrorList {
+	switch {
+	case got == "":
+		return field.ErrorList{field.Required(path, "")}
+	case !slices.Contains(known, got):
+		return field.ErrorList{field.NotSupported(path, got, known)}
+	}
+	return nil
 }
 
 func validateShares(path *field.Path, shares, lendable *int32) field.ErrorList {
@@ -135,21 +159,17 @@ func validateLimited(path *field.Path, limited *flowcontrolv1.LimitedPriorityLev
 	if borrowing := limited.BorrowingLimitPercent; borrowing != nil && *borrowing < 0 {
 		errs = append(errs, field.Invalid(path.Child("borrowingLimitPercent"), *borrowing, "if specified, must be a non-negative integer"))
 	}
-	response, queuing := path.Child("limitResponse"), limited.LimitResponse.Queuing
-	switch limited.LimitResponse.Type {
-	case flowcontrolv1.LimitResponseTypeReject:
-		if queuing != nil {
-			errs = append(errs, field.Forbidden(response.Child("queuing"), "must be nil if limited.limitResponse.type is not Limited"))
-		}
-	case flowcontrolv1.LimitResponseTypeQueue:
-		if queuing == nil {
-			return append(errs, field.Required(response.Child("queuing"), "must not be empty if limited.limitResponse.type is Limited"))
-		}
-		errs = append(errs, validateQueuing(response.Child("queuing"), queuing)...)
-	default:
-		errs = append(errs, field.NotSupported(response.Child("type"), limited.LimitResponse.Type, []flowcontrolv1.LimitResponseType{
-			flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject,
-		}))
+	response := limited.LimitResponse
+	path = path.Child("limitResponse")
+	errs = append(errs, validateType(path.Child("type"), response.Type, flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject)...)
+	queue := response.Type == flowcontrolv1.LimitResponseTypeQueue
+	switch {
+	case queue && response.Queuing != nil:
+		errs = append(errs, validateQueuing(path.Child("queuing"), response.Queuing)...)
+	case queue:
+		errs = append(errs, field.Required(path.Child("queuing"), "must be set where the type is Queue"))
+	case response.Queuing != nil:
+		errs = append(errs, field.Forbidden(path.Child("queuing"), "must be unset where the type is not Queue"))
 	}
 	return errs
 }
@@ -163,22 +183,12 @@ func validateQueuing(path *field.Path, queuing *flowcontrolv1.QueuingConfigurati
 	if queuing.Queues <= 0 || queuing.Queues > maxQueues {
 		errs = append(errs, field.Invalid(path.Child("queues"), queuing.Queues, fmt.Sprintf("must be between 1 and %d", maxQueues)))
 	}
+	hand := path.Child("handSize")
 	if queuing.HandSize <= 0 || queuing.HandSize > queuing.Queues {
-		errs = append(errs, field.Invalid(path.Child("handSize"), queuing.HandSize, "must be positive and not greater than queues"))
-	} else if !shuffleShardable(queuing.HandSize, queuing.Queues) {
-		errs = append(errs, field.Invalid(path.Child("handSize"), queuing.HandSize, "required entropy bits of deckSize and handSize should not be greater than 60"))
+		errs = append(errs, field.Invalid(hand, queuing.HandSize, "must be positive and not greater than queues"))
+	} else if bits := shufflesharding.RequiredEntropyBits(int(queuing.Queues), int(queuing.HandSize)); bits > shufflesharding.MaxHashBits {
+		errs = append(errs, field.Invalid(hand, queuing.HandSize, fmt.Sprintf("dealing %d of %d queues takes %d random bits, of which there are %d",
+			queuing.HandSize, queuing.Queues, bits, shufflesharding.MaxHashBits)))
 	}
 	return errs
-}
-
-// shuffleShardable tells whether the hands of cards that can be dealt from the queues can be numbered in 60 bits.
-func shuffleShardable(handSize, queues int32) bool {
-	hands := 1.0
-	for i := range handSize {
-		hands *= float64(queues - i)
-		if hands > 1<<60 {
-			return false
-		}
-	}
-	return true
 }

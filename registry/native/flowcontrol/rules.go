@@ -27,21 +27,17 @@ func validateRule(rule flowcontrolv1.PolicyRulesWithSubjects, path *field.Path) 
 	}
 	for i, resources := range rule.ResourceRules {
 		at := path.Child("resourceRules").Index(i)
-		errs = append(errs, validateVerbs(resources.Verbs, at)...)
-		errs = append(errs, validateSet(resources.APIGroups, at.Child("apiGroups"))...)
-		errs = append(errs, validateSet(resources.Resources, at.Child("resources"))...)
-		errs = append(errs, validateNamespaces(resources, at.Child("namespaces"))...)
+		errs = append(errs, validateVerbs(resources.Verbs, at.Child("verbs"))...)
+		errs = append(errs, validateSet(resources.APIGroups, at.Child("apiGroups"), nil)...)
+		errs = append(errs, validateSet(resources.Resources, at.Child("resources"), nil)...)
+		if len(resources.Namespaces) > 0 || !resources.ClusterScope {
+			errs = append(errs, validateSet(resources.Namespaces, at.Child("namespaces"), validateNamespace)...)
+		}
 	}
 	for i, paths := range rule.NonResourceRules {
 		at := path.Child("nonResourceRules").Index(i)
-		errs = append(errs, validateVerbs(paths.Verbs, at)...)
-		errs = append(errs, validateSet(paths.NonResourceURLs, at.Child("nonResourceURLs"))...)
-		for j, url := range paths.NonResourceURLs {
-			star := strings.Index(url, everything)
-			if url != everything && (!strings.HasPrefix(url, "/") || star >= 0 && !strings.HasSuffix(url, "/*")) {
-				errs = append(errs, field.Invalid(at.Child("nonResourceURLs").Index(j), url, "must be '*', or start with '/' and have '*' only as its last segment"))
-			}
-		}
+		errs = append(errs, validateVerbs(paths.Verbs, at.Child("verbs"))...)
+		errs = append(errs, validateSet(paths.NonResourceURLs, at.Child("nonResourceURLs"), validateURLPath)...)
 	}
 	return errs
 }
@@ -49,74 +45,108 @@ func validateRule(rule flowcontrolv1.PolicyRulesWithSubjects, path *field.Path) 
 // validateSubject wants exactly the member that the subject's kind names.
 func validateSubject(subject flowcontrolv1.Subject, path *field.Path) field.ErrorList {
 	members := []struct {
-		kind flowcontrolv1.SubjectKind
-		name string
-		set  bool
-		ok   func() bool
+		kind     flowcontrolv1.SubjectKind
+		name     string
+		set      bool
+		validate func(at *field.Path) field.ErrorList
 	}{
-		{flowcontrolv1.SubjectKindUser, "user", subject.User != nil, func() bool { return subject.User.Name != "" }},
-		{flowcontrolv1.SubjectKindGroup, "group", subject.Group != nil, func() bool { return subject.Group.Name != "" }},
-		{flowcontrolv1.SubjectKindServiceAccount, "serviceAccount", subject.ServiceAccount != nil, func() bool {
-			return subject.ServiceAccount.Name != "" && subject.ServiceAccount.Namespace != ""
+		{flowcontrolv1.SubjectKindUser, "user", subject.User != nil, func(at *field.Path) field.ErrorList { return requireName(subject.User.Name, at) }},
+		{flowcontrolv1.SubjectKindGroup, "group", subject.Group != nil, func(at *field.Path) field.ErrorList { return requireName(subject.Group.Name, at) }},
+		{flowcontrolv1.SubjectKindServiceAccount, "serviceAccount", subject.ServiceAccount != nil, func(at *field.Path) field.ErrorList {
+			return validateServiceAccount(subject.ServiceAccount, at)
 		}},
 	}
+	known := make([]flowcontrolv1.SubjectKind, 0, len(members))
+	for _, member := range members {
+		known = append(known, member.kind)
+	}
+	if !slices.Contains(known, subject.Kind) {
+		return field.ErrorList{field.NotSupported(path.Child("kind"), subject.Kind, known)}
+	}
 	var errs field.ErrorList
-	known := false
 	for _, member := range members {
 		at := path.Child(member.name)
 		switch {
-		case member.kind != subject.Kind && member.set:
-			errs = append(errs, field.Forbidden(at, "is forbidden when subject kind is not '"+string(member.kind)+"'"))
-		case member.kind != subject.Kind:
-		case !member.set:
+		case member.kind == subject.Kind && member.set:
+			errs = append(errs, member.validate(at)...)
+		case member.kind == subject.Kind:
 			errs = append(errs, field.Required(at, "is required when subject kind is '"+string(member.kind)+"'"))
-		case !member.ok():
-			errs = append(errs, field.Required(at.Child("name"), "name, and for a service account namespace, must be set"))
-		}
-		known = known || member.kind == subject.Kind
-	}
-	if !known {
-		errs = append(errs, field.NotSupported(path.Child("kind"), subject.Kind, []flowcontrolv1.SubjectKind{
-			flowcontrolv1.SubjectKindGroup, flowcontrolv1.SubjectKindServiceAccount, flowcontrolv1.SubjectKindUser,
-		}))
-	}
-	return errs
-}
-
-func validateVerbs(verbs []string, path *field.Path) field.ErrorList {
-	known := []string{"get", "list", "create", "update", "delete", "deletecollection", "watch", "patch", "head", "post", "put", "options", "connect", "proxy", everything}
-	errs := validateSet(verbs, path.Child("verbs"))
-	for _, verb := range verbs {
-		if !slices.Contains(known, verb) {
-			errs = append(errs, field.NotSupported(path.Child("verbs"), verb, known))
+		case member.set:
+			errs = append(errs, field.Forbidden(at, "is forbidden when subject kind is not '"+string(member.kind)+"'"))
 		}
 	}
 	return errs
 }
 
-// validateSet wants some members, or '*' alone.
-func validateSet(members []string, path *field.Path) field.ErrorList {
-	switch {
-	case len(members) == 0:
-		return field.ErrorList{field.Required(path, "must contain at least one value")}
-	case len(members) > 1 && slices.Contains(members, everything):
-		return field.ErrorList{field.Invalid(path, members, "if '*' is present, must not specify others")}
+func requireName(name string, path *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(path.Child("name"), "")}
 	}
 	return nil
 }
 
-func validateNamespaces(rule flowcontrolv1.ResourcePolicyRule, path *field.Path) field.ErrorList {
-	if len(rule.Namespaces) == 0 && rule.ClusterScope {
+func validateServiceAccount(account *flowcontrolv1.ServiceAccountSubject, path *field.Path) field.ErrorList {
+	errs := requireName(account.Name, path)
+	if account.Name != "" && account.Name != everything {
+		for _, message := range validation.ValidateServiceAccountName(account.Name, false) {
+			errs = append(errs, field.Invalid(path.Child("name"), account.Name, message))
+		}
+	}
+	if account.Namespace == "" {
+		return append(errs, field.Required(path.Child("namespace"), "a service account is one of a namespace"))
+	}
+	for _, message := range validation.ValidateNamespaceName(account.Namespace, false) {
+		errs = append(errs, field.Invalid(path.Child("namespace"), account.Namespace, message))
+	}
+	return errs
+}
+
+// validateVerbs knows the verbs of resources. Of other paths' verbs it accepts only those that resources have, too, and '*'.
+func validateVerbs(verbs []string, path *field.Path) field.ErrorList {
+	known := []string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"}
+	errs := validateSet(verbs, path, nil)
+	if len(errs) == 0 && !slices.Contains(verbs, everything) && slices.ContainsFunc(verbs, func(verb string) bool { return !slices.Contains(known, verb) }) {
+		errs = append(errs, field.NotSupported(path, verbs, known))
+	}
+	return errs
+}
+
+// validateSet wants '*' alone, or some members and each of them to be good.
+func validateSet(members []string, path *field.Path, validate func(member string) []string) field.ErrorList {
+	if len(members) == 0 {
+		return field.ErrorList{field.Required(path, "must contain at least one value")}
+	}
+	if slices.Contains(members, everything) {
+		if len(members) > 1 {
+			return field.ErrorList{field.Invalid(path, members, "if '*' is present, must not specify others")}
+		}
 		return nil
 	}
-	errs := validateSet(rule.Namespaces, path)
-	for i, namespace := range rule.Namespaces {
-		if namespace == everything {
-			continue
-		}
-		for _, message := range validation.ValidateNamespaceName(namespace, false) {
-			errs = append(errs, field.Invalid(path.Index(i), namespace, message))
+	if validate == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for i, member := range members {
+		for _, message := range validate(member) {
+			errs = append(errs, field.Invalid(path.Index(i), member, message))
 		}
 	}
 	return errs
+}
+
+func validateNamespace(name string) []string { return validation.ValidateNamespaceName(name, false) }
+
+func validateURLPath(path string) []string {
+	switch {
+	case path == "":
+		return []string{"must not be empty"}
+	case !strings.HasPrefix(path, "/"):
+		return []string{"must start with a slash"}
+	case strings.Contains(path, " ") || strings.Contains(path, "//"):
+		return []string{"must contain neither spaces nor two slashes in a row"}
+	}
+	if star := strings.Index(path, everything); star >= 0 && (star != len(path)-1 || !strings.HasSuffix(path, "/*")) {
+		return []string{"must have '*' only as its last segment"}
+	}
+	return nil
 }
