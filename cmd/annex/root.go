@@ -40,7 +40,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fmt.Errorf("%w; `%s --help` lists all flags", err, command.CommandPath())
 	})
-	root.AddCommand(newUp(), newAPIServer(), newControllers(), newControlPlane(), newRegister(), newUnregister(), newClaims(), newVersion())
+	root.AddCommand(newUp(), newAPIServer(), newControllers(), newControlPlane(), newRegister(), newUnregister(), newClaims(), newKubeconfig(), newVersion())
 	return root
 }
 

@@ -80,6 +80,9 @@ func (d *Directory) Authority(name, commonName string) (*Authority, error) {
 // CertFile returns the file that holds the authority's certificate, in PEM.
 func (a *Authority) CertFile() string { return a.directory.certFile(a.name) }
 
+// KeyFile is where the authority's key is, for who issues certificates in its name.
+func (a *Authority) KeyFile() string { return a.directory.keyFile(a.name) }
+
 // CertPEM returns the authority's certificate.
 func (a *Authority) CertPEM() []byte { return a.certPEM }
 
@@ -89,7 +92,7 @@ func (a *Authority) create(commonName string) error {
 		return err
 	}
 	// The key goes first: a crash in between leaves a key without a certificate, which the next start completes.
-	if err := writeFile(a.directory.keyFile(a.name), keyPEM, 0o600); err != nil {
+	if err := WriteFile(a.directory.keyFile(a.name), keyPEM, 0o600); err != nil {
 		return fmt.Errorf("write key of certificate authority: %w", err)
 	}
 	a.key = key
@@ -105,7 +108,7 @@ func (a *Authority) issue(commonName string) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(a.CertFile(), certPEM, 0o644); err != nil {
+	if err := WriteFile(a.CertFile(), certPEM, 0o644); err != nil {
 		return fmt.Errorf("write certificate authority: %w", err)
 	}
 	a.cert, a.certPEM = cert, certPEM

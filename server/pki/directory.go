@@ -32,8 +32,8 @@ func (d *Directory) Path() string { return d.path }
 func (d *Directory) certFile(name string) string { return filepath.Join(d.path, name+".crt") }
 func (d *Directory) keyFile(name string) string  { return filepath.Join(d.path, name+".key") }
 
-// writeFile replaces path in one step, so that a reader or a crash sees the old content or the new, never a half.
-func writeFile(path string, content []byte, mode os.FileMode) (err error) {
+// WriteFile replaces path in one step, so that a reader or a crash sees the old content or the new, never a half.
+func WriteFile(path string, content []byte, mode os.FileMode) (err error) {
 	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err

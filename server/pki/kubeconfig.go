@@ -37,7 +37,7 @@ func WriteKubeconfig(path, server, caFile string, client Pair) error {
 	if err != nil {
 		return fmt.Errorf("encode kubeconfig: %w", err)
 	}
-	if err := writeFile(path, content, 0o600); err != nil {
+	if err := WriteFile(path, content, 0o600); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
 	return nil

@@ -68,10 +68,10 @@ func (a *Authority) leaf(name string, template x509.Certificate) (Pair, error) {
 	if err != nil {
 		return pair, err
 	}
-	if err := writeFile(pair.KeyFile, keyPEM, 0o600); err != nil {
+	if err := WriteFile(pair.KeyFile, keyPEM, 0o600); err != nil {
 		return pair, fmt.Errorf("write key of %s: %w", name, err)
 	}
-	if err := writeFile(pair.CertFile, certPEM, 0o644); err != nil {
+	if err := WriteFile(pair.CertFile, certPEM, 0o644); err != nil {
 		return pair, fmt.Errorf("write certificate of %s: %w", name, err)
 	}
 	return pair, nil

@@ -137,7 +137,7 @@ func (s *Signer) Serving(commonName string, validity time.Duration, hosts ...str
 // SaveSigners writes the authorities into one file of the directory, so that certificates and keys never disagree.
 func (d *Directory) SaveSigners(name string, signers []*Signer) error {
 	certsPEM, keysPEM := EncodeSigners(signers)
-	if err := writeFile(d.SignersFile(name), append(certsPEM, keysPEM...), 0o600); err != nil {
+	if err := WriteFile(d.SignersFile(name), append(certsPEM, keysPEM...), 0o600); err != nil {
 		return fmt.Errorf("write certificate authorities: %w", err)
 	}
 	return nil
