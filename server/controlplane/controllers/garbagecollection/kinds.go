@@ -1,0 +1,200 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package garbagecollection
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// recheck is how often the kinds are asked for although nothing has been heard of a change.
+	recheck = 30 * time.Second
+	// afterChange is how soon they are asked for after one, and afterChangeAgain how much later once more: what is served follows
+	// what is defined.
+	afterChange      = 200 * time.Millisecond
+	afterChangeAgain = 3 * time.Second
+)
+
+// kind is how objects of a kind are reached.
+type kind struct {
+	resource   schema.GroupVersionResource
+	namespaced bool
+	// monitored tells that objects can be listed, watched and deleted.
+	monitored bool
+	// former tells that the kind was served once, and is no more.
+	former bool
+}
+
+// followKinds keeps a monitor for each kind until the context ends, and then ends all.
+func (c *Controller) followKinds(ctx context.Context) {
+	defer c.endMonitors()
+	for {
+		again := recheck
+		if err := c.refreshKinds(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).V(2).Info("Not all kinds are known; trying again", "reason", err.Error())
+			again = afterChangeAgain
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(again):
+		case <-c.changed:
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(afterChange):
+			}
+			time.AfterFunc(afterChangeAgain, c.kindsChanged)
+		}
+	}
+}
+
+// kindsChanged has the kinds asked for soon.
+func (c *Controller) kindsChanged() {
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// refreshKinds starts and ends monitors. The error tells of what could not be known; the rest is done.
+func (c *Controller) refreshKinds(ctx context.Context) error {
+	groups, lists, err := c.discovery.ServerGroupsAndResourcesWithContext(ctx)
+	var partial *discovery.ErrGroupDiscoveryFailed
+	if err != nil && !errors.As(err, &partial) {
+		return err
+	}
+	unknown := sets.New[string]()
+	if partial != nil {
+		for version := range partial.Groups {
+			unknown.Insert(version.Group)
+		}
+	}
+	found := kindsIn(groups, lists)
+	ended, failure := c.takeKinds(ctx, found, unknown)
+	// Not under the lock, which events need that they wait for.
+	for _, m := range ended {
+		m.end()
+	}
+	return errors.Join(failure, err)
+}
+
+// takeKinds starts the monitors that are missing, and returns those that are not wanted any more. Groups that are unknown stay as they
+// were.
+func (c *Controller) takeKinds(ctx context.Context, found map[schema.GroupVersionKind]kind, unknown sets.Set[string]) (ended []*monitor, failure error) {
+	wanted := map[schema.GroupResource]kind{}
+	for _, k := range found {
+		if k.monitored {
+			wanted[k.resource.GroupResource()] = k
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for resource, m := range c.monitors {
+		if k, ok := wanted[resource]; (!ok || k.resource != m.resource) && !unknown.Has(resource.Group) {
+			ended = append(ended, m)
+			delete(c.monitors, resource)
+		}
+	}
+	for resource, k := range wanted {
+		if c.monitors[resource] != nil {
+			continue
+		}
+		m, err := newMonitor(c.client, k, c.handler(resource))
+		if err != nil {
+			failure = errors.Join(failure, err)
+			continue
+		}
+		c.monitors[resource] = m
+		m.start(ctx)
+	}
+	for known, k := range c.kinds {
+		if _, ok := found[known]; !ok {
+			k.former = k.former || !unknown.Has(known.Group)
+			found[known] = k
+		}
+	}
+	c.kinds = found
+	return ended, failure
+}
+
+func (c *Controller) endMonitors() {
+	c.mu.Lock()
+	all := slices.Collect(maps.Values(c.monitors))
+	c.mu.Unlock()
+	for _, m := range all {
+		m.end()
+	}
+}
+
+// kindsIn maps every kind in every version to the resource in the version in which it is monitored, the first that its group prefers.
+func kindsIn(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) map[schema.GroupVersionKind]kind {
+	byVersion := map[string]*metav1.APIResourceList{}
+	for _, list := range lists {
+		byVersion[list.GroupVersion] = list
+	}
+	chosen := map[schema.GroupResource]kind{}
+	found := map[schema.GroupVersionKind]kind{}
+	for _, group := range groups {
+		for _, version := range preferred(group) {
+			list := byVersion[version]
+			parsed, err := schema.ParseGroupVersion(version)
+			if list == nil || err != nil {
+				continue
+			}
+			for _, resource := range list.APIResources {
+				gvr := parsed.WithResource(resource.Name)
+				if isSubresource(resource) || isEvent(gvr.GroupResource()) {
+					continue
+				}
+				k, ok := chosen[gvr.GroupResource()]
+				if !ok {
+					k = kind{resource: gvr, namespaced: resource.Namespaced, monitored: hasVerbs(resource)}
+					chosen[gvr.GroupResource()] = k
+				}
+				found[parsed.WithKind(resource.Kind)] = k
+			}
+		}
+	}
+	return found
+}
+
+// preferred returns the versions of a group, that which it prefers first.
+func preferred(group *metav1.APIGroup) []string {
+	versions := []string{group.PreferredVersion.GroupVersion}
+	for _, version := range group.Versions {
+		if !slices.Contains(versions, version.GroupVersion) {
+			versions = append(versions, version.GroupVersion)
+		}
+	}
+	return versions
+}
+
+func isSubresource(resource metav1.APIResource) bool {
+	return slices.Contains([]byte(resource.Name), '/')
+}
+
+// isEvent tells whether a kind is left out: events expire by themselves, and there may be a great many.
+func isEvent(resource schema.GroupResource) bool {
+	return resource.Resource == "events" && (resource.Group == "" || resource.Group == "events.k8s.io")
+}
+
+func hasVerbs(resource metav1.APIResource) bool {
+	for _, verb := range []string{"list", "watch", "delete", "patch"} {
+		if !slices.Contains(resource.Verbs, verb) {
+			return false
+		}
+	}
+	return true
+}
