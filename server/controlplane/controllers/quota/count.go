@@ -1,0 +1,35 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+)
+
+// pageSize bounds what is held in memory of objects that a server only counts by listing.
+const pageSize = 500
+
+// count returns how many objects of a kind there are in a namespace.
+func count(ctx context.Context, client metadata.Interface, resource schema.GroupVersionResource, namespace string) (int64, error) {
+	var total int64
+	options := metav1.ListOptions{Limit: 1}
+	for {
+		page, err := client.Resource(resource).Namespace(namespace).List(ctx, options)
+		if err != nil {
+			return 0, err
+		}
+		total += int64(len(page.Items))
+		switch {
+		case page.Continue == "":
+			return total, nil
+		case page.RemainingItemCount != nil:
+			return total + *page.RemainingItemCount, nil
+		}
+		options = metav1.ListOptions{Limit: pageSize, Continue: page.Continue}
+	}
+}

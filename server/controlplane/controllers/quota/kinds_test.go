@@ -1,0 +1,130 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kube-annex/annex/server/controlplane/controllers/discovered"
+)
+
+func TestNamesOfWhatIsCounted(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[corev1.ResourceName]string{
+		"count/widgets.example.com":                "widgets.example.com",
+		"count/leases.coordination.k8s.io":         "leases.coordination.k8s.io",
+		"count/secrets":                            "secrets",
+		"secrets":                                  "secrets",
+		"configmaps":                               "configmaps",
+		"resourcequotas":                           "resourcequotas",
+		"count/events":                             "",
+		"count/events.events.k8s.io":               "",
+		"count/tokenreviews.authentication.k8s.io": "",
+		"pods":                "",
+		"cpu":                 "",
+		"requests.memory":     "",
+		"example.com/devices": "",
+	} {
+		got, ok := kindOf(name)
+		if ok != (want != "") || ok && got.String() != want {
+			t.Errorf("%s counts %q, %t; want %q", name, got, ok, want)
+		}
+	}
+}
+
+func TestKindsAreAskedForSeldom(t *testing.T) {
+	t.Parallel()
+	now, asked := time.Unix(0, 0), 0
+	var there *discovered.Kind
+	var away error
+	widgets := schema.GroupResource{Group: "example.com", Resource: "widgets"}
+	known := newKinds(func(context.Context, schema.GroupResource) (*discovered.Kind, error) {
+		asked++
+		return there, away
+	}, func() time.Time { return now })
+	expect := func(step string, wantAsked int, wantWait time.Duration, wantErr bool) {
+		t.Helper()
+		_, wait, err := known.resolve(t.Context(), widgets)
+		if asked != wantAsked || wait != wantWait || (err != nil) != wantErr {
+			t.Errorf("%s: asked %d times, wait %s, error %v; want %d, %s, %t", step, asked, wait, err, wantAsked, wantWait, wantErr)
+		}
+	}
+	away = errors.New("away")
+	expect("the server is away", 1, 0, true)
+	away = nil
+	expect("it is not there", 2, firstAsk, false)
+	expect("at once again", 2, firstAsk, false)
+	now = now.Add(firstAsk)
+	expect("later", 3, 2*firstAsk, false)
+	for range 20 {
+		now = now.Add(lastAsk)
+		_, _, _ = known.resolve(t.Context(), widgets)
+	}
+	expect("much later", 23, lastAsk, false)
+	known.defined(widgets)
+	expect("it was defined, and is not served yet", 24, firstAsk, false)
+	known.defined(widgets)
+	there = &discovered.Kind{Namespaced: true}
+	expect("it cannot be created", 25, firstAsk, false)
+}
+
+func TestKindsAreWatchedAsLongAsTheyAreCounted(t *testing.T) {
+	t.Parallel()
+	began, ended := make(chan string, 10), make(chan string, 10)
+	f := newFollowing(func(ctx context.Context, _ schema.GroupResource, resource schema.GroupVersionResource) {
+		began <- resource.String()
+		<-ctx.Done()
+		ended <- resource.String()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	next := func(from chan string, want schema.GroupVersionResource) {
+		t.Helper()
+		select {
+		case got := <-from:
+			if got != want.String() {
+				t.Errorf("%s, want %s", got, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("nothing happened to the watch of %s", want)
+		}
+	}
+	one := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	other := schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
+	kind := one.GroupResource()
+	wants := func(resource schema.GroupVersionResource) map[schema.GroupResource]schema.GroupVersionResource {
+		return map[schema.GroupResource]schema.GroupVersionResource{kind: resource}
+	}
+
+	f.follow(ctx, "ns/a", wants(one))
+	next(began, one)
+	f.follow(ctx, "ns/b", wants(one))
+	f.follow(ctx, "ns/a", nil)
+	if got := f.concerned(kind); len(got) != 1 || got[0] != "ns/b" {
+		t.Errorf("the kind concerns %v", got)
+	}
+	f.follow(ctx, "ns/a", wants(one))
+	f.follow(ctx, "ns/a", wants(other)) // the version changed
+	next(ended, one)
+	next(began, other)
+	if got := f.concerned(kind); len(got) != 2 {
+		t.Errorf("in the other version, the kind concerns %v", got)
+	}
+	f.follow(ctx, "ns/a", nil)
+	f.follow(ctx, "ns/b", nil)
+	next(ended, other)
+	if got := f.concerned(kind); len(got) != 0 {
+		t.Errorf("nobody counts the kind, and it concerns %v", got)
+	}
+	f.follow(ctx, "ns/a", wants(one))
+	next(began, one)
+	cancel()
+	f.wait()
+	next(ended, one)
+}
