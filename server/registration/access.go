@@ -95,6 +95,11 @@ func (r *rights) needToGrant(ctx context.Context, object Object, resource schema
 	case *rbacv1.RoleBinding:
 		rules, instead.Verb, instead.Resource, instead.Name = rulesOf(typed.RoleRef.Name), "bind", "roles", typed.RoleRef.Name
 	}
+	if role, ok := object.(*rbacv1.ClusterRole); ok && role.AggregationRule != nil {
+		// What it comes to give depends on the labels of others, so it takes the right to give anything.
+		r.need(ctx, access{ResourceAttributes: instead})
+		return
+	}
 	if rules == nil || r.has(ctx, access{ResourceAttributes: instead}) {
 		return
 	}

@@ -178,6 +178,9 @@ func content(object Object) (*unstructured.Unstructured, error) {
 	}
 	delete(fields, "status")
 	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
+	if fields["rules"] == nil {
+		delete(fields, "rules") // those of an aggregated role are the cluster's to set
+	}
 	for _, field := range []string{"spec", "data"} {
 		if nested, ok := fields[field].(map[string]any); ok && len(nested) == 0 {
 			delete(fields, field)

@@ -40,6 +40,8 @@ func TestObjects(t *testing.T) {
 		"Secret/annex-system/annex-apiserver-ca",
 		"ClusterRole//annex-apiserver",
 		"ClusterRoleBinding//annex-apiserver",
+		"ClusterRole//annex-policy-parameters",
+		"ClusterRoleBinding//annex-policy-parameters",
 		"ClusterRoleBinding//annex-apiserver-auth-delegator",
 		"Role/annex-system/annex-apiserver",
 		"RoleBinding/annex-system/annex-apiserver",
@@ -268,6 +270,7 @@ func TestWithoutRightsNothingIsTried(t *testing.T) {
 		"create,get,patch apiservices.apiregistration.k8s.io (v1alpha1.features.k8s.io, v1alpha1.multicluster.k8s.io, v1alpha1.node.k8s.io)",
 		"create,get,patch rolebindings.rbac.authorization.k8s.io in namespace kube-system (annex-apiserver-authentication-reader)",
 		"create tokenreviews.authentication.k8s.io",
+		"create,escalate,get,patch clusterroles.rbac.authorization.k8s.io (annex-policy-parameters)",
 		"get,patch,update nodeballoons.node.k8s.io/resize",
 		"get /metrics",
 	} {
@@ -295,6 +298,9 @@ func TestContentIsWithoutWhatOnlyTheClusterSets(t *testing.T) {
 		desired, err := content(object)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if rules, found := desired.Object["rules"]; found && rules == nil {
+			t.Errorf("%s %s would take the rules that the cluster has set", desired.GetKind(), desired.GetName())
 		}
 		if _, found := desired.Object["status"]; found {
 			t.Errorf("%s %s has a status", desired.GetKind(), desired.GetName())

@@ -4,6 +4,7 @@
 package registration
 
 import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/kube-annex/annex/apis/features"
 	"github.com/kube-annex/annex/apis/multicluster"
+	"github.com/kube-annex/annex/server/admission"
 	"github.com/kube-annex/annex/server/extension"
 )
 
@@ -31,51 +33,85 @@ const (
 func (r Registration) serverRights() []Object {
 	name := r.Service.Name
 	return []Object{
-		r.clusterRole(name, nil,
-			// Writes into a namespace are admitted only while it exists.
-			allow("get list watch", corev1.GroupName, "namespaces"),
-			// Requests are queued as the cluster queues its own.
-			allow("get list watch", flowcontrolv1.GroupName, "flowschemas", "prioritylevelconfigurations"),
-			// Whether the term of a leader goes on is asked before a write that belongs to it.
-			allow("get", coordinationv1.GroupName, "leases"),
-			// The CA bundle follows the authorities of the serving certificates, and an annotation says that what is served has changed.
-			named(allow("get patch", apiregistration.GroupName, "apiservices"), extension.APIServiceNames()...),
-		),
+		r.clusterRole(name, nil, ServerRules()...),
 		r.clusterRoleBinding(name, name, r.subjects()),
+		r.parameterReader(),
+		r.clusterRoleBinding(ParametersRole, ParametersRole, r.subjects()),
 		r.clusterRoleBinding(name+"-auth-delegator", authDelegator, r.subjects()),
 		r.role(r.Service.Namespace, name, named(allow("get update", corev1.GroupName, "secrets"), r.Service.AuthoritySecret())),
 		r.roleBinding(r.Service.Namespace, name, name),
 		r.roleBinding(metav1.NamespaceSystem, name+"-authentication-reader", authenticationReader),
 		// Replicas know each other, and who reports features, by Leases in the namespace of the features. Which namespaces there are
 		// besides annex-system is said by --features; the role is bound in them by hand.
-		r.clusterRole(lifecycleRole, nil, allow("get list watch create update delete", coordinationv1.GroupName, "leases")),
+		r.clusterRole(lifecycleRole, nil, FeatureLeaseRules()...),
 		r.clusterRoleIn(extension.FeaturesNamespace, name+"-feature-lifecycle", lifecycleRole),
 	}
 }
 
 // controllerRights is what `annex controllers` may do in the cluster, which is the same user: it works on the server's behalf.
 func (r Registration) controllerRights() []Object {
-	metrics := rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}}
 	return []Object{
-		r.clusterRole(controllersRole, nil,
-			// Feature gates of the cluster's components are read from their metrics and written into Features.
-			metrics,
-			allow("get list watch create update patch", features.GroupName, "features"),
-			allow("get update patch", features.GroupName, "features/status"),
-			// The controllers' own feature gates are reported as those of any program.
-			allow("create", features.GroupName, "featurereports"),
-			// The cluster's id is provided, and told from those of other clusters by the uid of the namespace. Events tell what went wrong.
-			allow("create", multicluster.GroupName, "clusterclaims"),
-			named(allow("get list watch update", multicluster.GroupName, "clusterclaims"), multicluster.ClaimID, multicluster.ClaimClusterSet),
-			named(allow("get update patch", multicluster.GroupName, "clusterclaims/status"), multicluster.ClaimID, multicluster.ClaimClusterSet),
-			named(allow("get", corev1.GroupName, "namespaces"), metav1.NamespaceSystem),
-			allow("create", eventsv1.GroupName, "events"),
-		),
+		r.clusterRole(controllersRole, nil, append(ControllerRules(), ReportRules()...)...),
 		r.clusterRoleBinding(controllersRole, controllersRole, r.subjects()),
-		// Who leads, and who there is to lead.
-		r.role(r.Service.Namespace, controllersRole, allow("get list watch create update patch delete", coordinationv1.GroupName, "leases")),
+		r.role(r.Service.Namespace, controllersRole, ControllerLeaseRules()...),
 		r.roleBinding(r.Service.Namespace, controllersRole, controllersRole),
 	}
+}
+
+// ServerRules are what the server needs everywhere, besides having users authenticated and authorized.
+func ServerRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		// Writes into a namespace are admitted only while it exists.
+		allow("get list watch", corev1.GroupName, "namespaces"),
+		// Requests are queued as the cluster queues its own.
+		allow("get list watch", flowcontrolv1.GroupName, "flowschemas", "prioritylevelconfigurations"),
+		// Webhooks and policies of the cluster judge what is written here, too.
+		allow("get list watch", admissionregistrationv1.GroupName, admissionKinds()...),
+		// Whether the term of a leader goes on is asked before a write that belongs to it.
+		allow("get", coordinationv1.GroupName, "leases"),
+		// The CA bundle follows the authorities of the serving certificates, and an annotation says that what is served has changed.
+		named(allow("get patch", apiregistration.GroupName, "apiservices"), extension.APIServiceNames()...),
+	}
+}
+
+func admissionKinds() []string {
+	var resources []string
+	for _, kind := range admission.ConfigurationKinds() {
+		resources = append(resources, kind.Resource)
+	}
+	return resources
+}
+
+// FeatureLeaseRules are what the server needs in the namespaces of features that are turned on and off.
+func FeatureLeaseRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{allow("get list watch create update delete", coordinationv1.GroupName, "leases")}
+}
+
+// ControllerRules are what the controllers need everywhere.
+func ControllerRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		// Feature gates of the cluster's components are read from their metrics and written into Features.
+		{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}},
+		allow("get list watch create update patch", features.GroupName, "features"),
+		allow("get update patch", features.GroupName, "features/status"),
+		// The cluster's id is provided, and told from those of other clusters by the uid of the namespace. Events tell what went wrong.
+		allow("create", multicluster.GroupName, "clusterclaims"),
+		named(allow("get list watch update", multicluster.GroupName, "clusterclaims"), multicluster.ClaimID, multicluster.ClaimClusterSet),
+		named(allow("get update patch", multicluster.GroupName, "clusterclaims/status"), multicluster.ClaimID, multicluster.ClaimClusterSet),
+		named(allow("get", corev1.GroupName, "namespaces"), metav1.NamespaceSystem),
+		allow("create", eventsv1.GroupName, "events"),
+	}
+}
+
+// ReportRules are what the controllers need where the features are that they report: their own feature gates are reported as those of
+// any program.
+func ReportRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{allow("create", features.GroupName, "featurereports")}
+}
+
+// ControllerLeaseRules are what the controllers need in the namespace of their Leases: who leads, and who there is to lead.
+func ControllerLeaseRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{allow("get list watch create update patch delete", coordinationv1.GroupName, "leases")}
 }
 
 // rulesOf are the rules of a role that the cluster has by itself and that bindings here refer to.

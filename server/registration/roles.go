@@ -63,6 +63,17 @@ func (r Registration) userRoles() []Object {
 	}
 }
 
+// UserRoles returns the default roles for users, and their bindings, without the marks of a registration.
+func UserRoles() []Object {
+	objects := New().userRoles()
+	for _, object := range objects {
+		labels := object.GetLabels()
+		delete(labels, ManagedByLabel)
+		delete(labels, nameLabel)
+	}
+	return objects
+}
+
 func aggregateTo(role string) map[string]string {
 	return map[string]string{"rbac.authorization.k8s.io/aggregate-to-" + role: "true"}
 }
