@@ -1,0 +1,105 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
+)
+
+// groups are those that a server has, or nil for all that there are. A host may configure a lot that cannot concern an extension of it.
+type groups []string
+
+// keep is a cache.TransformFunc. It keeps of configurations what can concern the groups, without what no plugin reads: policies that
+// cannot are neither compiled, nor are their parameters watched.
+func (g groups) keep(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil && accessor.GetManagedFields() != nil {
+		accessor.SetManagedFields(nil)
+	}
+	if g == nil {
+		return object, nil
+	}
+	switch typed := object.(type) {
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		typed.Webhooks = slices.DeleteFunc(typed.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return !g.match(w.Rules) })
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		typed.Webhooks = slices.DeleteFunc(typed.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return !g.match(w.Rules) })
+	case *admissionregistrationv1.MutatingAdmissionPolicy:
+		if !g.matchAny(typed.Spec.MatchConstraints) {
+			typed.Spec = admissionregistrationv1.MutatingAdmissionPolicySpec{MatchConstraints: typed.Spec.MatchConstraints}
+		}
+	case *admissionregistrationv1.ValidatingAdmissionPolicy:
+		if !g.matchAny(typed.Spec.MatchConstraints) {
+			typed.Spec = admissionregistrationv1.ValidatingAdmissionPolicySpec{MatchConstraints: typed.Spec.MatchConstraints}
+		}
+	}
+	return object, nil
+}
+
+// concern tells whether a configuration, as it was kept, gives its plugin something to do.
+func (g groups) concern(object any) bool {
+	switch typed := object.(type) {
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		return len(typed.Webhooks) > 0
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		return len(typed.Webhooks) > 0
+	case *admissionregistrationv1.MutatingAdmissionPolicy:
+		return g == nil || g.matchAny(typed.Spec.MatchConstraints)
+	case *admissionregistrationv1.ValidatingAdmissionPolicy:
+		return g == nil || g.matchAny(typed.Spec.MatchConstraints)
+	}
+	return true
+}
+
+// matchAny is about rules of policies, without which they match everything.
+func (g groups) matchAny(constraints *admissionregistrationv1.MatchResources) bool {
+	if constraints == nil || len(constraints.ResourceRules) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(constraints.ResourceRules, func(rule admissionregistrationv1.NamedRuleWithOperations) bool {
+		return g.match([]admissionregistrationv1.RuleWithOperations{rule.RuleWithOperations})
+	})
+}
+
+func (g groups) match(rules []admissionregistrationv1.RuleWithOperations) bool {
+	return slices.ContainsFunc(rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
+		return slices.ContainsFunc(rule.APIGroups, func(group string) bool { return group == "*" || slices.Contains(g, group) })
+	})
+}
+
+// reviews are what servers ask about users. They are not stored, and who could refuse them could lock everyone out.
+func reviews() []schema.GroupResource {
+	return []schema.GroupResource{
+		{Group: "authentication.k8s.io", Resource: "tokenreviews"},
+		{Group: "authentication.k8s.io", Resource: "selfsubjectreviews"},
+		{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
+		{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"},
+		{Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews"},
+		{Group: "authorization.k8s.io", Resource: "selfsubjectrulesreviews"},
+	}
+}
+
+func isReview(resource schema.GroupResource) bool {
+	return strings.HasPrefix(resource.Group, "auth") && slices.Contains(reviews(), resource)
+}
+
+// exemptFromWebhooks and exemptFromPolicies tell about requests that a plugin lets pass in any case. They do not wait for its
+// configurations either, so that wrong ones can always be put right.
+func exemptFromWebhooks(request admission.Attributes) bool {
+	return isReview(request.GetResource().GroupResource()) || rules.IsExemptAdmissionConfigurationResource(request)
+}
+
+func exemptFromPolicies(request admission.Attributes) bool {
+	resource := request.GetResource()
+	if resource.Group != admissionregistrationv1.GroupName {
+		return isReview(resource.GroupResource())
+	}
+	return slices.Contains(policyKinds, resource.Resource)
+}
