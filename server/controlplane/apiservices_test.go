@@ -223,9 +223,12 @@ func TestBuiltInAPIServices(t *testing.T) {
 	for i := range list.Items {
 		got[list.Items[i].Name] = helper.IsAPIServiceConditionTrue(&list.Items[i], apiregistrationv1.Available)
 	}
-	want := map[string]bool{
-		"v1.": true, "v1.apiextensions.k8s.io": true, "v1.authentication.k8s.io": true, "v1.authorization.k8s.io": true,
-		"v1.coordination.k8s.io": true, "v1.flowcontrol.apiserver.k8s.io": true,
+	want := map[string]bool{}
+	for _, group := range []string{
+		"", "admissionregistration.k8s.io", "apiextensions.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "certificates.k8s.io",
+		"coordination.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io", "rbac.authorization.k8s.io", "storagemigration.k8s.io",
+	} {
+		want["v1."+group] = true
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("APIServices once ready (-want,+got):\n%s", diff)

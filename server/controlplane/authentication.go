@@ -5,25 +5,31 @@ package controlplane
 
 import (
 	"fmt"
+	"net/http"
 
 	apiserverapi "k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
+	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
 	"github.com/kube-annex/annex/server/controlplane/controllers/authenticationtrust"
+	"github.com/kube-annex/annex/server/controlplane/externalusers"
+	"github.com/kube-annex/annex/server/controlplane/serviceaccounts"
 )
 
 // applyAuthentication sets up who callers are, and returns what extension servers are to be told of it.
 //
 // The listener asks for certificates of both authorities; which of them speaks for a user and which for a proxy is decided
-// here. Without an identity only the health paths are served.
-func (o *completedOptions) applyAuthentication(config *genericapiserver.Config) (authenticationtrust.Trust, error) {
+// here. Tokens are those of service accounts, where there are any. Without an identity only the health paths are served.
+func (o *completedOptions) applyAuthentication(config *genericapiserver.Config, tokens *serviceaccounts.Tokens, users *externalusers.Users) (authenticationtrust.Trust, error) {
 	var trust authenticationtrust.Trust
 	var authenticators []authenticator.Request
 	requestHeader := o.requestHeader()
@@ -56,10 +62,47 @@ func (o *completedOptions) applyAuthentication(config *genericapiserver.Config) 
 		}
 		authenticators = append(authenticators, x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion))
 	}
+	// Service accounts come first: an issuer elsewhere may have to be asked about a token that it does not know.
+	bearers := tokenunion.New(users)
+	if tokens != nil {
+		bearers = tokenunion.New(tokens, users)
+	}
+	authenticators = append(authenticators, bearertoken.New(bearers), websocket.NewProtocolAuthenticator(bearers))
 	authenticators = append(authenticators, o.Authenticators...)
-	known := group.NewAuthenticatedGroupAdder(union.New(authenticators...))
-	config.Authentication.Authenticator = union.NewFailOnError(known, anonymous.NewAuthenticator([]apiserverapi.AnonymousAuthCondition{
-		{Path: "/healthz"}, {Path: "/livez"}, {Path: "/readyz"},
-	}))
+	config.Authentication.APIAudiences = o.ServiceAccounts.audiences()
+	known := group.NewAuthenticatedGroupAdder(meantFor(config.Authentication.APIAudiences, union.New(authenticators...)))
+	config.Authentication.Authenticator = known
+	if anonymously := anonymousAt(users); anonymously.Enabled {
+		config.Authentication.Authenticator = union.NewFailOnError(known, anonymous.NewAuthenticator(anonymously.Conditions))
+	}
 	return trust, nil
+}
+
+// meantFor takes what says nothing of audiences, such as a certificate, to be meant for the given ones, if there are any.
+func meantFor(audiences authenticator.Audiences, from authenticator.Request) authenticator.Request {
+	if len(audiences) == 0 {
+		return from
+	}
+	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+		response, ok, err := from.AuthenticateRequest(r)
+		wanted, asked := authenticator.AudiencesFrom(r.Context())
+		if err != nil || !ok || len(response.Audiences) > 0 || !asked {
+			return response, ok, err
+		}
+		both := audiences.Intersect(wanted)
+		if len(both) == 0 {
+			return nil, false, nil
+		}
+		return &authenticator.Response{User: response.User, Audiences: both}, true, nil
+	})
+}
+
+// anonymousAt tells where callers without any identity are let in: where the configuration file says, or else at the health paths.
+func anonymousAt(users *externalusers.Users) apiserverapi.AnonymousAuthConfig {
+	if configured := users.Anonymous(); configured != nil {
+		return *configured
+	}
+	return apiserverapi.AnonymousAuthConfig{
+		Enabled: true, Conditions: []apiserverapi.AnonymousAuthCondition{{Path: "/healthz"}, {Path: "/livez"}, {Path: "/readyz"}},
+	}
 }

@@ -7,103 +7,107 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/authorization/union"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kube-annex/annex/server/controlplane/controllers/bootstrappolicy"
+	"github.com/kube-annex/annex/server/controlplane/rbac"
 )
 
-const everything = "*"
+// probePaths are open to everybody until roles have been read: probes do not wait for that. From then on a ClusterRole opens them,
+// system:public-info-viewer.
+var probePaths = []string{"/healthz", "/livez", "/readyz"}
 
-// policy authorizes by a fixed list of grants. It allows or has no opinion, and never denies.
-type policy []grant
-
-var (
-	_ authorizer.AuthorizerFunc = policy{}.Authorize
-	_ authorizer.RuleResolver   = policy{}
-)
-
-// authorizers asks the policy first, and then the others.
-func (p policy) authorizers(others []authorizer.Authorizer) (authorizer.Authorizer, error) {
-	chain := []union.NamedAuthorizer{{AuthorizerName: "built-in", Authorizer: authorizer.AuthorizerFunc(p.Authorize)}}
-	for i, other := range others {
-		chain = append(chain, union.NamedAuthorizer{AuthorizerName: fmt.Sprintf("added-%d", i+1), Authorizer: other})
-	}
-	return union.New(chain...)
+// roleKinds are what role-based access control needs.
+var roleKinds = []schema.GroupResource{
+	clusterRoleKind,
+	{Group: rbacv1.GroupName, Resource: "clusterrolebindings"},
+	{Group: rbacv1.GroupName, Resource: "roles"},
+	{Group: rbacv1.GroupName, Resource: "rolebindings"},
 }
 
-// Authorize is an authorizer.AuthorizerFunc.
-func (p policy) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	if a.GetUser() == nil {
+// access is who may do what.
+type access struct {
+	authorizer authorizer.Authorizer
+	rules      authorizer.RuleResolver
+	// policy brings about the roles and bindings of the start; nil without role-based access control.
+	policy *bootstrappolicy.Controller
+}
+
+// access asks in turn: whether the user is an administrator, or a probe; roles and their bindings; and the authorizers given in code.
+func (o *completedOptions) access(client kubernetes.Interface, informers informers.SharedInformerFactory) (*access, error) {
+	a := &access{}
+	chain := []union.NamedAuthorizer{{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}}
+	var resolvers rules
+	if o.serve(roleKinds...) {
+		var err error
+		all := informers.Rbac().V1()
+		if a.policy, err = bootstrappolicy.New(client.RbacV1(), all, bootstrappolicy.Standard().And(o.Policy)); err != nil {
+			return nil, fmt.Errorf("set up the roles of the start: %w", err)
+		}
+		roles, err := rbac.New(all, a.policy.Ready())
+		if err != nil {
+			return nil, fmt.Errorf("set up role-based access control: %w", err)
+		}
+		chain = append(chain,
+			union.NamedAuthorizer{AuthorizerName: "probes", Authorizer: probes(a.policy.Ready())},
+			union.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: authorizer.AuthorizerFunc(roles.Authorize)})
+		resolvers = append(resolvers, roles)
+	} else {
+		chain = append(chain, union.NamedAuthorizer{AuthorizerName: "probes", Authorizer: probes(nil)})
+		resolvers = append(resolvers, mastersRules{})
+	}
+	for i, other := range o.Authorizers {
+		chain = append(chain, union.NamedAuthorizer{AuthorizerName: fmt.Sprintf("added-%d", i+1), Authorizer: other})
+		resolver, _ := other.(authorizer.RuleResolver)
+		resolvers = append(resolvers, resolver)
+	}
+	a.rules = resolvers
+	var err error
+	a.authorizer, err = union.New(chain...)
+	return a, err
+}
+
+// probes lets everybody probe until the channel is closed.
+func probes(until <-chan struct{}) authorizer.AuthorizerFunc {
+	return func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		select {
+		case <-until:
+		default:
+			if !a.IsResourceRequest() && slices.Contains(probePaths, a.GetPath()) {
+				return authorizer.DecisionAllow, "probes are answered", nil
+			}
+		}
 		return authorizer.DecisionNoOpinion, "", nil
 	}
-	for _, grant := range p {
-		if !grant.reaches(a.GetUser()) || grant.namespace != "" && grant.namespace != a.GetNamespace() {
-			continue
-		}
-		if slices.ContainsFunc(grant.rules, func(rule rbacv1.PolicyRule) bool { return allows(rule, a) }) {
-			return authorizer.DecisionAllow, grant.why, nil
-		}
-	}
-	return authorizer.DecisionNoOpinion, "", nil
 }
+
+// rules lists the rules of all that can tell theirs. Nil stands for an authorizer that cannot.
+type rules []authorizer.RuleResolver
 
 // RulesFor implements authorizer.RuleResolver.
-func (p policy) RulesFor(_ context.Context, who user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
-	var resources []authorizer.ResourceRuleInfo
-	var paths []authorizer.NonResourceRuleInfo
-	for _, grant := range p {
-		if !grant.reaches(who) || grant.namespace != "" && grant.namespace != namespace {
-			continue
-		}
-		for _, rule := range grant.rules {
-			if len(rule.NonResourceURLs) > 0 {
-				paths = append(paths, &authorizer.DefaultNonResourceRuleInfo{Verbs: rule.Verbs, NonResourceURLs: rule.NonResourceURLs})
-				continue
-			}
-			resources = append(resources, &authorizer.DefaultResourceRuleInfo{
-				Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: rule.ResourceNames,
-			})
-		}
-	}
-	return resources, paths, false, nil
+func (r rules) RulesFor(ctx context.Context, who user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+	known := slices.DeleteFunc(slices.Clone(r), func(resolver authorizer.RuleResolver) bool { return resolver == nil })
+	resources, paths, incomplete, err := union.NewRuleResolvers(known...).RulesFor(ctx, who, namespace)
+	return resources, paths, incomplete || len(known) < len(r), err
 }
 
-func (g grant) reaches(who user.Info) bool {
-	return slices.ContainsFunc(g.to, func(subject string) bool {
-		if name, ok := strings.CutPrefix(subject, "user:"); ok {
-			return name == who.GetName()
-		}
-		name, ok := strings.CutPrefix(subject, "group:")
-		return ok && slices.Contains(who.GetGroups(), name)
-	})
-}
+// mastersRules are what administrators may do where no ClusterRole says so.
+type mastersRules struct{}
 
-func allows(rule rbacv1.PolicyRule, a authorizer.Attributes) bool {
-	if !has(rule.Verbs, a.GetVerb()) {
-		return false
+// RulesFor implements authorizer.RuleResolver.
+func (mastersRules) RulesFor(_ context.Context, who user.Info, _ string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+	if !slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
+		return nil, nil, false, nil
 	}
-	if !a.IsResourceRequest() {
-		return slices.ContainsFunc(rule.NonResourceURLs, func(pattern string) bool { return pathMatches(pattern, a.GetPath()) })
-	}
-	resource := a.GetResource()
-	if a.GetSubresource() != "" {
-		resource += "/" + a.GetSubresource()
-	}
-	return has(rule.APIGroups, a.GetAPIGroup()) && has(rule.Resources, resource) &&
-		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, a.GetName()))
-}
-
-func has(set []string, member string) bool {
-	return slices.Contains(set, member) || slices.Contains(set, everything)
-}
-
-// pathMatches tells whether a path is the pattern, or begins with what stands before its final star.
-func pathMatches(pattern, path string) bool {
-	if prefix, ok := strings.CutSuffix(pattern, everything); ok {
-		return strings.HasPrefix(path, prefix)
-	}
-	return pattern == path
+	all := []string{rbacv1.ResourceAll}
+	return []authorizer.ResourceRuleInfo{&authorizer.DefaultResourceRuleInfo{Verbs: all, APIGroups: all, Resources: all}},
+		[]authorizer.NonResourceRuleInfo{&authorizer.DefaultNonResourceRuleInfo{Verbs: all, NonResourceURLs: all}}, false, nil
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
-	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/tools/cache"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
@@ -86,15 +85,17 @@ func (s *Server) assemble(c *chain) error {
 		return err
 	}
 	completed := c.config.Complete()
-	if c.native, err = completed.New(Name, c.customResources.GenericAPIServer); err != nil {
+	if c.native, err = completed.New(Name, refuseProtobuf(c.customResources, c.codecs)); err != nil {
 		return fmt.Errorf("build the server of native kinds: %w", err)
 	}
 	if err = s.options.kinds.Install(c.native, c.scheme, c.codecs, completed.RESTOptionsGetter, native.Dependencies{
 		Tokens: completed.Authentication.Authenticator, Audiences: completed.Authentication.APIAudiences,
 		Access: completed.Authorization.Authorizer, Rules: completed.RuleResolver,
+		Mapper: c.admission.Mapper(), ServiceAccounts: s.tokens.Registry(), EventTTL: s.options.EventTTL,
 	}); err != nil {
 		return err
 	}
+	s.serveIssuer(c)
 	if c.aggregator, err = aggregator.Complete().NewWithDelegate(c.native); err != nil {
 		return fmt.Errorf("build the aggregator: %w", err)
 	}
@@ -120,8 +121,8 @@ func (s *Server) customResourcesConfig(f *foundation) (*apiextensionsapiserver.C
 			CRDRESTOptionsGetter: storage,
 			// With more than one, a new definition would wait 5 s for the other replicas to see it.
 			MasterCount:         1,
-			ServiceResolver:     s.options.ServiceResolver,
-			AuthResolverWrapper: webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, config.LoopbackClientConfig, config.TracerProvider),
+			ServiceResolver:     f.webhooks.services,
+			AuthResolverWrapper: f.webhooks.credentials,
 		},
 	}, nil
 }

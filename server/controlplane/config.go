@@ -23,7 +23,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/kube-annex/annex/server/admission"
 	"github.com/kube-annex/annex/server/controlplane/controllers/authenticationtrust"
+	"github.com/kube-annex/annex/server/controlplane/externalusers"
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/fencing"
 	"github.com/kube-annex/annex/server/openapi"
@@ -46,13 +48,17 @@ type foundation struct {
 	scheme *runtime.Scheme
 	codecs serializer.CodecFactory
 	client kubernetes.Interface
-	policy policy
+	access *access
 	trust  authenticationtrust.Trust
+
+	users     *externalusers.Users
+	admission *admission.Chain
+	webhooks  webhooks
 }
 
 func (s *Server) foundation(onStop onStop, listener net.Listener) (*foundation, error) {
 	scheme := s.options.kinds.NewScheme()
-	f := &foundation{scheme: scheme, codecs: serializer.NewCodecFactory(scheme), policy: builtinPolicy()}
+	f := &foundation{scheme: scheme, codecs: serializer.NewCodecFactory(scheme)}
 	var err error
 	if f.config, err = options.NewGenericConfig(Name, f.codecs, listener); err != nil {
 		return nil, err
@@ -71,6 +77,7 @@ func (s *Server) foundation(onStop onStop, listener net.Listener) (*foundation, 
 
 	served := servedSchemes(s.options.kinds.NewServedScheme())
 	openapi.Apply(config, "Annex", definitions(served...), served...)
+	describeTokens(config)
 	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	fences, err := fencing.NewMetrics(legacyregistry.Register)
 	if err != nil {
@@ -81,13 +88,20 @@ func (s *Server) foundation(onStop onStop, listener net.Listener) (*foundation, 
 		return genericapiserver.DefaultBuildHandlerChain(endLongRequests(onStop, config.LongRunningFunc, api), config)
 	}
 
-	if f.trust, err = s.options.applyAuthentication(config); err != nil {
+	s.rootCA = s.options.rootCA(config.SecureServing.Cert)
+	if s.tokens, err = s.options.tokens(); err != nil {
 		return nil, err
 	}
-	if config.Authorization.Authorizer, err = f.policy.authorizers(s.options.Authorizers); err != nil {
-		return nil, fmt.Errorf("set up authorization: %w", err)
+	if f.users, err = s.externalUsers(onStop, config.APIServerID); err != nil {
+		return nil, err
 	}
-	config.RuleResolver = f.policy
+	if f.trust, err = s.options.applyAuthentication(config, s.tokens, f.users); err != nil {
+		return nil, err
+	}
+	if f.access, err = s.options.access(f.client, f.config.SharedInformerFactory); err != nil {
+		return nil, err
+	}
+	config.Authorization.Authorizer, config.RuleResolver = f.access.authorizer, f.access.rules
 	if err = s.options.Audit.ApplyTo(config); err != nil {
 		return nil, err
 	}
@@ -96,11 +110,20 @@ func (s *Server) foundation(onStop onStop, listener net.Listener) (*foundation, 
 		config.FlowControl = utilflowcontrol.New(f.config.SharedInformerFactory, f.client.FlowcontrolV1(),
 			config.MaxRequestsInFlight+config.MaxMutatingRequestsInFlight)
 	}
-	if err = applyAdmission(config, f.client, f.config.SharedInformerFactory); err != nil {
+	if err = s.applyAdmission(f); err != nil {
 		return nil, err
 	}
 	err = s.backend.ApplyTo(config, etcd.Storage{Prefix: StoragePrefix, Scheme: scheme, Codecs: f.codecs, EffectiveVersion: config.EffectiveVersion})
 	return f, err
+}
+
+// externalUsers returns who knows further users. Their issuers are asked for keys until the server is told to stop.
+func (s *Server) externalUsers(onStop onStop, id string) (*externalusers.Users, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	onStop(cancel)
+	return externalusers.New(ctx, s.options.ExternalUsers, externalusers.Server{
+		ID: id, Audiences: s.options.ServiceAccounts.audiences(), Issuers: s.options.ServiceAccounts.Issuers,
+	})
 }
 
 // copyFor returns the configuration for another server of the chain, with storage for the kinds of its scheme.

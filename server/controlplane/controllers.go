@@ -64,10 +64,21 @@ func (s *Server) controllers(c *chain) (*controllers, error) {
 			healthz.NamedCheck("local-apiservices", allAvailable(services.Lister(), local)),
 		},
 	}
+	if s.options.serve(namespaceKind, leaseKind) {
+		identity, err := s.identity(c, namespaces.Exist())
+		if err != nil {
+			return nil, err
+		}
+		all.run = append(all.run, identity)
+	}
 	if s.options.serve(configMapKind) {
 		trust := authenticationtrust.New(c.client, c.trust, namespaces.Exist())
 		all.run = append(all.run, trust.Run)
 		all.checks = append(all.checks, healthz.NamedCheck("authentication-trust", trust.Check))
+	}
+	if policy := c.access.policy; policy != nil {
+		all.run = append(all.run, func(ctx context.Context) { policy.Run(ctx, namespaces.Exist()) })
+		all.checks = append(all.checks, healthz.NamedCheck("bootstrap-roles", policy.Check))
 	}
 	return all, nil
 }

@@ -9,8 +9,18 @@
 //
 //	aggregator → native kinds → custom resources → 404
 //
+// Options.Without leaves native kinds out, and what needs one that is not served is off, too: there are no namespaces to keep without
+// Namespace, requests are limited by number without FlowSchema and PriorityLevelConfiguration, and controllers run in every replica without
+// Lease, so that there can be but one.
+//
 // Server.Run builds all three, since the libraries start goroutines in constructors, and returns when everything it
 // started has ended.
+//
+// # Admission
+//
+// Writes of all three servers pass the plugins of package server/admission: NamespaceLifecycle, what Options.Admission adds, and the policies
+// and webhooks that this API itself configures. A plugin whose kinds are switched off is off. Services of webhooks are found as those of
+// APIServices are, by Options.ServiceResolver; default/kubernetes is the control plane itself.
 //
 // # Controllers
 //
@@ -20,6 +30,17 @@
 //
 //   - availability: whether remote extension servers answer, into the status of APIServices.
 //   - flowcontrol: the FlowSchemas and PriorityLevelConfigurations that every control plane has.
+//   - roleaggregation: the rules of aggregated ClusterRoles. It writes as a service account with the rights for just that.
+//   - namespaces: what is in namespaces that are being deleted, of kinds of all servers, and then the namespaces themselves.
+//   - garbagecollection: dependents whose owners are gone, of kinds of all servers, and deletions in the foreground and those that orphan.
+//   - certificates: client certificates for CertificateSigningRequests that are approved, and the removal of requests nobody needs.
+//   - quota: what is used of ResourceQuotas.
+//   - storagemigration: objects stored anew, in the version and encryption of now.
+//   - policystatus: type checks of ValidatingAdmissionPolicies.
+//   - identity (its collector): Leases of replicas that are no more.
+//   - defaultaccounts: the ServiceAccount "default" of each namespace.
+//   - rootca: the ConfigMap kube-root-ca.crt of each namespace, by which clients know the server.
+//   - tokensecrets: what is in Secrets with tokens, which go with their account.
 //
 // The others run in every replica, and carry no term. They are idempotent, lock optimistically, and are what upstream runs in
 // every replica, too:
@@ -32,11 +53,19 @@
 //   - crdregistration: it writes nothing by itself.
 //   - priority and fairness: each replica queues its own requests, and reports in fields of its own.
 //   - systemnamespaces: no Lease can be made before its namespace exists.
+//   - identity (its renewer): the Lease that tells clients of this replica.
+//   - bootstrappolicy: nobody but administrators may do anything before its roles are there, whoever leads included.
 //   - authenticationtrust: each replica publishes whom it trusts itself, next to what others have published.
 //
 // When the server is told to stop, the candidate stops its group and gives the Lease back through the server, which goes on
 // serving for as long, and at most Leadership.Timings.StopTimeout. Then the server stops.
 //
-// Callers are authenticated by client certificates, or by a front proxy that has one. What they may do is written in
-// policy.go, until role-based access control takes its place. Namespaces cannot be deleted yet; see registry/native/core.
+// # Who may do what
+//
+// Callers are authenticated by client certificates, by a front proxy that has one, by tokens of service accounts (package
+// serviceaccounts), or by those whom a configuration file or a webhook knows (package externalusers); without any, they reach health paths
+// only. What they may do is asked in turn: the group system:masters, and with it the server itself,
+// may do everything; roles and their bindings decide (package rbac); then the authorizers given in code. A server that has just
+// started lets requests wait until it has read the roles, and answers probes meanwhile. Without the kinds of
+// rbac.authorization.k8s.io, all four, the roles are left out of that.
 package controlplane

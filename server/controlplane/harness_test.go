@@ -28,9 +28,12 @@ const patience = 30 * time.Second
 
 // host is a control plane on an etcd of its own.
 type host struct {
-	t        *testing.T
-	dir      string
-	adjust   func(*controlplane.Options)
+	t      *testing.T
+	dir    string
+	adjust func(*controlplane.Options)
+	// store may change where the etcd is, and backend is the one that runs.
+	store    func(*etcd.Options)
+	backend  *etcd.Backend
 	url      string
 	ca       map[string]*pki.Authority
 	proxy    pki.Pair
@@ -84,7 +87,14 @@ func (h *host) start() {
 
 func (h *host) launch() *controlplane.Server {
 	h.t.Helper()
-	completedStore, err := etcd.NewOptions().Complete(filepath.Join(h.dir, "data"))
+	store, dir := etcd.NewOptions(), filepath.Join(h.dir, "data")
+	if h.store != nil {
+		h.store(store)
+	}
+	if len(store.Servers) > 0 {
+		dir = ""
+	}
+	completedStore, err := store.Complete(dir)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -97,6 +107,7 @@ func (h *host) launch() *controlplane.Server {
 		cancel()
 		h.t.Fatal(err)
 	}
+	h.backend = backend
 	server := controlplane.New(h.options(), backend)
 	h.stopOnce, h.stopped, h.cancel = &sync.Once{}, make(chan struct{}), cancel
 	stopped := h.stopped

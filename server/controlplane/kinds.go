@@ -9,11 +9,18 @@ import (
 
 // Kinds that parts of the server need. What needs one that is switched off is off, too.
 var (
-	namespaceKind     = schema.GroupResource{Resource: "namespaces"}
-	configMapKind     = schema.GroupResource{Resource: "configmaps"}
-	leaseKind         = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
-	flowSchemaKind    = schema.GroupResource{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}
-	priorityLevelKind = schema.GroupResource{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"}
+	namespaceKind      = schema.GroupResource{Resource: "namespaces"}
+	configMapKind      = schema.GroupResource{Resource: "configmaps"}
+	quotaKind          = schema.GroupResource{Resource: "resourcequotas"}
+	secretKind         = schema.GroupResource{Resource: "secrets"}
+	serviceAccountKind = schema.GroupResource{Resource: "serviceaccounts"}
+	signingKind        = schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}
+	leaseKind          = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	flowSchemaKind     = schema.GroupResource{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}
+	clusterRoleKind    = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
+	migrationKind      = schema.GroupResource{Group: "storagemigration.k8s.io", Resource: "storageversionmigrations"}
+	policyKind         = schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}
+	priorityLevelKind  = schema.GroupResource{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"}
 )
 
 // serve tells whether all of the kinds are served.

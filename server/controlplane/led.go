@@ -6,9 +6,11 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -19,6 +21,7 @@ import (
 	"github.com/kube-annex/annex/controllers/leadership"
 	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
 	"github.com/kube-annex/annex/server/controlplane/controllers/flowcontrol"
+	"github.com/kube-annex/annex/server/controlplane/controllers/garbagecollection"
 )
 
 // aloneRetry is how soon controllers that ended are started again where there are no Leases.
@@ -50,6 +53,47 @@ func newTerm(config *rest.Config) (*term, error) {
 	}, nil
 }
 
+// ledController runs in one replica at a time.
+type ledController struct {
+	name string
+	// on tells whether the server has what it needs.
+	on func(*Server) bool
+	// new returns what runs it.
+	new func(*Server, *term) (func(context.Context) error, error)
+}
+
+// ledControllers are all of them.
+func ledControllers() []ledController {
+	return []ledController{
+		{"remote-availability", func(*Server) bool { return true }, (*Server).availability},
+		{"flow-control-objects", func(s *Server) bool { return s.options.queues() }, (*Server).flowControl},
+		{"namespace-deletion", serving(namespaceKind), (*Server).namespaceDeletion},
+		{"default-accounts", serving(namespaceKind, serviceAccountKind), (*Server).defaultAccounts},
+		{"root-ca", func(s *Server) bool { return s.rootCA != nil && s.options.serve(namespaceKind, configMapKind) }, (*Server).publishRootCA},
+		{"token-secrets", func(s *Server) bool { return s.tokens.Issues() && s.options.serve(serviceAccountKind, secretKind) }, (*Server).tokenSecrets},
+		{"garbage-collection", func(*Server) bool { return true }, (*Server).garbageCollection},
+		{"certificate-signer", func(s *Server) bool { return s.options.serve(signingKind) && s.options.Signing.signs() }, (*Server).certificateSigner},
+		{"certificate-cleaner", serving(signingKind), (*Server).certificateCleaner},
+		{"quota", serving(quotaKind, namespaceKind), (*Server).quota},
+		{"storage-migration", serving(migrationKind), (*Server).storageMigration},
+		{"policy-status", serving(policyKind), (*Server).policyStatus},
+		{"expired-identities", serving(namespaceKind, leaseKind), (*Server).expiredIdentities},
+		{"role-aggregation", serving(clusterRoleKind), (*Server).roleAggregation},
+	}
+}
+
+func controllerNames() []string {
+	var names []string
+	for _, controller := range ledControllers() {
+		names = append(names, controller.name)
+	}
+	return names
+}
+
+func serving(kinds ...schema.GroupResource) func(*Server) bool {
+	return func(s *Server) bool { return s.options.serve(kinds...) }
+}
+
 // led makes the controllers of one term, with informers of their own. Each is left out where what it needs is switched off.
 func (s *Server) led(config *rest.Config) ([]leadership.Runner, error) {
 	t, err := newTerm(config)
@@ -57,18 +101,11 @@ func (s *Server) led(config *rest.Config) ([]leadership.Runner, error) {
 		return nil, err
 	}
 	runners := []leadership.Runner{leadership.Informers("informers", t.informers), leadership.Informers("apiservices", t.serviceInformers)}
-	for _, next := range []struct {
-		name string
-		on   bool
-		new  func(*term) (func(context.Context) error, error)
-	}{
-		{"remote-availability", true, s.availability},
-		{"flow-control-objects", s.options.queues(), s.flowControl},
-	} {
-		if !next.on {
+	for _, next := range ledControllers() {
+		if !next.on(s) || slices.Contains(s.options.WithoutControllers, next.name) {
 			continue
 		}
-		run, err := next.new(t)
+		run, err := next.new(s, t)
 		if err != nil {
 			return nil, fmt.Errorf("make the controller %s: %w", next.name, err)
 		}
@@ -80,6 +117,14 @@ func (s *Server) led(config *rest.Config) ([]leadership.Runner, error) {
 func (s *Server) availability(t *term) (func(context.Context) error, error) {
 	return availability.New(t.serviceInformers.Apiregistration().V1().APIServices(), t.services.ApiregistrationV1(),
 		s.options.ServiceResolver, s.options.ProxyClientCertFile, s.options.ProxyClientKeyFile).Run, nil
+}
+
+func (s *Server) garbageCollection(t *term) (func(context.Context) error, error) {
+	controller, err := garbagecollection.New(t.config)
+	if err != nil {
+		return nil, err
+	}
+	return controller.Run, nil
 }
 
 func (s *Server) flowControl(t *term) (func(context.Context) error, error) {

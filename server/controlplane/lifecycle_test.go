@@ -132,7 +132,7 @@ func TestOpenAPIDescribesWhatIsServed(t *testing.T) {
 		"io.k8s.api.core.v1.ConfigMap":       true,
 		"io.k8s.api.coordination.v1.Lease":   true,
 		"io.k8s.api.core.v1.Pod":             false,
-		"io.k8s.api.rbac.v1.Role":            false,
+		"io.k8s.api.rbac.v1.Role":            true,
 		"io.k8s.api.flowcontrol.v1.Subject":  true,
 		"io.k8s.api.core.v1.NamespaceStatus": true,
 	} {

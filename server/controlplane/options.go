@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -20,12 +22,19 @@ import (
 
 	"github.com/kube-annex/annex/controllers/leadership"
 	"github.com/kube-annex/annex/registry/native"
+	"github.com/kube-annex/annex/server/admission"
+	"github.com/kube-annex/annex/server/controlplane/controllers/bootstrappolicy"
+	"github.com/kube-annex/annex/server/controlplane/externalusers"
 	"github.com/kube-annex/annex/server/gates"
 	"github.com/kube-annex/annex/server/options"
 )
 
-// defaultPort is where a kube-apiserver listens, too.
-const defaultPort = 6443
+const (
+	// defaultPort is where a kube-apiserver listens, too.
+	defaultPort = 6443
+	// defaultEventTTL is as with a kube-apiserver.
+	defaultEventTTL = time.Hour
+)
 
 // Options configure a control plane.
 type Options struct {
@@ -39,10 +48,22 @@ type Options struct {
 	// Gates are Annex's own feature gates.
 	Gates featuregate.MutableVersionedFeatureGate
 
+	// EventTTL is for how long Events are kept after they were written.
+	EventTTL time.Duration
 	// Without names native kinds that are not served: neither they nor anything about them is in discovery, OpenAPI and the scheme. An
 	// empty Resource stands for the whole group. What needs a kind is off without it; see the package comment.
 	Without []schema.GroupResource
+	// WithoutControllers names controllers, of those that run in one replica at a time, that do not run.
+	WithoutControllers []string
 
+	// Admission says which admission plugins run. Those that need a native kind that is not served are left out.
+	Admission admission.Options
+	// ServiceAccounts says who vouches for service accounts.
+	ServiceAccounts ServiceAccounts
+	// ExternalUsers says who else knows users.
+	ExternalUsers externalusers.Options
+	// Signing says who issues client certificates that were asked for.
+	Signing Signing
 	// ClientCAFile holds the authorities of client certificates.
 	ClientCAFile string
 	// RequestHeaderCAFile holds the authorities of front proxies, and RequestHeaderAllowedNames their names. The
@@ -51,6 +72,9 @@ type Options struct {
 	RequestHeaderAllowedNames []string
 	// ProxyClientCertFile and ProxyClientKeyFile are what the aggregator shows to extension servers.
 	ProxyClientCertFile, ProxyClientKeyFile string
+
+	// Policy is roles and bindings that there are from the start, besides those of every control plane; see controllers/bootstrappolicy.
+	Policy bootstrappolicy.Policy
 
 	// ServiceResolver finds the servers behind remote APIServices and webhooks. Without it there are none.
 	ServiceResolver aggregatorapiserver.ServiceResolver
@@ -62,11 +86,14 @@ type Options struct {
 // NewOptions returns a control plane on port 6443 of all interfaces that nobody can sign in to yet.
 func NewOptions() *Options {
 	return &Options{
-		Serving:    options.NewServing("", net.IPv4zero, defaultPort),
-		Audit:      options.NewAudit(),
-		Features:   options.NewFeatures(),
-		Leadership: options.NewLeadership(),
-		Gates:      gates.New(),
+		Serving:       options.NewServing("", net.IPv4zero, defaultPort),
+		Audit:         options.NewAudit(),
+		Features:      options.NewFeatures(),
+		Leadership:    options.NewLeadership(),
+		ExternalUsers: externalusers.NewOptions(),
+		Signing:       NewSigning(),
+		Gates:         gates.New(),
+		EventTTL:      defaultEventTTL,
 	}
 }
 
@@ -76,7 +103,12 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Audit.AddFlags(fs)
 	o.Features.AddFlags(fs)
 	o.Leadership.AddFlags(fs)
+	o.Admission.AddFlags(fs)
+	o.ServiceAccounts.AddFlags(fs)
+	o.ExternalUsers.AddFlags(fs)
+	o.Signing.AddFlags(fs)
 	gates.AddFlag(fs, o.Gates)
+	fs.DurationVar(&o.EventTTL, "event-ttl", o.EventTTL, "For how long Events are kept after they were written.")
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
 		"File with the authorities of client certificates, in PEM. The common name is the user, the organizations are the groups; system:masters may do everything.")
 	fs.StringVar(&o.RequestHeaderCAFile, "requestheader-client-ca-file", o.RequestHeaderCAFile,
@@ -94,7 +126,20 @@ func (o *Options) Validate() []error {
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Features.Validate()...)
 	errs = append(errs, o.Leadership.Validate()...)
-	if o.ClientCAFile == "" && o.RequestHeaderCAFile == "" && len(o.Authenticators) == 0 {
+	plugins := o.admissionOptions()
+	errs = append(errs, plugins.Validate()...)
+	errs = append(errs, o.ServiceAccounts.Validate()...)
+	errs = append(errs, o.ExternalUsers.Validate(o.ServiceAccounts.Issuers)...)
+	errs = append(errs, o.Signing.Validate()...)
+	for _, unwanted := range o.WithoutControllers {
+		if names := controllerNames(); !slices.Contains(names, unwanted) {
+			errs = append(errs, fmt.Errorf("there is no controller %s to do without; there are %v", unwanted, names))
+		}
+	}
+	if o.EventTTL < time.Second {
+		errs = append(errs, fmt.Errorf("--event-ttl is %s; set at least 1s", o.EventTTL))
+	}
+	if o.ClientCAFile == "" && o.RequestHeaderCAFile == "" && len(o.Authenticators) == 0 && o.ExternalUsers.ConfigFile == "" && o.ExternalUsers.WebhookFile == "" {
 		errs = append(errs, errors.New("nobody could sign in; set --client-ca-file"))
 	}
 	if err := options.ValidateCAFile("client-ca-file", o.ClientCAFile); err != nil {

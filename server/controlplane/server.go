@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kube-annex/annex/server/controlplane/serviceaccounts"
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/options"
 )
@@ -27,6 +28,10 @@ type Server struct {
 	backend *etcd.Backend
 	ready   chan struct{}
 	drained chan struct{}
+	// tokens are those of service accounts, once the chain is built; nil where there are none.
+	tokens *serviceaccounts.Tokens
+	// rootCA reads the authorities that the server is known by; nil where they are not published.
+	rootCA func() ([]byte, error)
 }
 
 // New returns a control plane that keeps its objects in the backend. It starts nothing.
@@ -106,6 +111,8 @@ func (s *Server) serve(ctx, serving context.Context, stopServing func(), chain *
 	for _, run := range p.controllers.run {
 		running.Go(func() { run(ctx) })
 	}
+	running.Go(func() { chain.admission.Run(serving) })
+	running.Go(func() { chain.users.Run(serving) })
 	stopped := make(chan struct{})
 	var leading error
 	running.Go(func() {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,11 +24,16 @@ var switchable = map[string]struct {
 	resource   string
 	definition string
 }{
-	"core":           {schema.GroupVersion{Version: "v1"}, "secrets", "io.k8s.api.core.v1.Secret"},
-	"authentication": {schema.GroupVersion{Group: "authentication.k8s.io", Version: "v1"}, "tokenreviews", "io.k8s.api.authentication.v1.TokenReview"},
-	"authorization":  {schema.GroupVersion{Group: "authorization.k8s.io", Version: "v1"}, "subjectaccessreviews", "io.k8s.api.authorization.v1.SubjectAccessReview"},
-	"coordination":   {schema.GroupVersion{Group: "coordination.k8s.io", Version: "v1"}, "leases", "io.k8s.api.coordination.v1.Lease"},
-	"flowcontrol":    {schema.GroupVersion{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}, "flowschemas", "io.k8s.api.flowcontrol.v1.FlowSchema"},
+	"core":                  {schema.GroupVersion{Version: "v1"}, "secrets", "io.k8s.api.core.v1.Secret"},
+	"authentication":        {schema.GroupVersion{Group: "authentication.k8s.io", Version: "v1"}, "tokenreviews", "io.k8s.api.authentication.v1.TokenReview"},
+	"authorization":         {schema.GroupVersion{Group: "authorization.k8s.io", Version: "v1"}, "subjectaccessreviews", "io.k8s.api.authorization.v1.SubjectAccessReview"},
+	"events":                {schema.GroupVersion{Group: "events.k8s.io", Version: "v1"}, "events", "io.k8s.api.events.v1.Event"},
+	"rbac":                  {schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}, "roles", "io.k8s.api.rbac.v1.Role"},
+	"admissionregistration": {schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}, "validatingadmissionpolicies", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicy"},
+	"certificates":          {schema.GroupVersion{Group: "certificates.k8s.io", Version: "v1"}, "certificatesigningrequests", "io.k8s.api.certificates.v1.CertificateSigningRequest"},
+	"storagemigration":      {schema.GroupVersion{Group: "storagemigration.k8s.io", Version: "v1"}, "storageversionmigrations", "io.k8s.api.storagemigration.v1.StorageVersionMigration"},
+	"coordination":          {schema.GroupVersion{Group: "coordination.k8s.io", Version: "v1"}, "leases", "io.k8s.api.coordination.v1.Lease"},
+	"flowcontrol":           {schema.GroupVersion{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}, "flowschemas", "io.k8s.api.flowcontrol.v1.FlowSchema"},
 }
 
 func TestGroupsCanBeSwitchedOff(t *testing.T) {
@@ -37,7 +43,11 @@ func TestGroupsCanBeSwitchedOff(t *testing.T) {
 			t.Parallel()
 			h := startHost(t, func(o *controlplane.Options) { o.Without = []schema.GroupResource{{Group: tc.version.Group}} })
 			client := core(t, h.admin())
-			if _, err := client.Discovery().ServerResourcesForGroupVersionWithContext(t.Context(), tc.version.String()); !apierrors.IsNotFound(err) {
+			path := "/apis/" + tc.version.String()
+			if tc.version.Group == "" {
+				path = "/api/v1"
+			}
+			if _, err := client.Discovery().RESTClient().Get().AbsPath(path).DoRaw(t.Context()); !apierrors.IsNotFound(err) {
 				t.Errorf("discovery of what is switched off: got %v, want 404", err)
 			}
 			if found := served(t, client); slices.ContainsFunc(found, func(r schema.GroupVersionResource) bool { return r.GroupVersion() == tc.version }) {
@@ -80,6 +90,28 @@ func TestUnknownKindsCannotBeSwitchedOff(t *testing.T) {
 	o.Without = []schema.GroupResource{{Resource: "pods"}}
 	if _, err := o.Complete(); err == nil || !strings.Contains(err.Error(), `there is no native kind "pods" in the group ""`) {
 		t.Errorf("got %v, want an error that names pods", err)
+	}
+}
+
+func TestControllersCanBeSwitchedOff(t *testing.T) {
+	t.Parallel()
+	h := startHost(t, func(o *controlplane.Options) { o.WithoutControllers = []string{"flow-control-objects"} })
+	client := core(t, h.admin())
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "served"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// Another controller has done its work, and this one has not.
+	eventually(t, func() error {
+		_, err := client.CoreV1().ServiceAccounts("served").Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
+	if list, err := client.FlowcontrolV1().FlowSchemas().List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
+		t.Errorf("%d flow schemas were made, %v", len(list.Items), err)
+	}
+	o := h.rawOptions()
+	o.WithoutControllers = []string{"pods"}
+	if _, err := o.Complete(); err == nil || !strings.Contains(err.Error(), "there is no controller pods to do without; there are [remote-availability") {
+		t.Errorf("got %v, want an error that names the controllers there are", err)
 	}
 }
 

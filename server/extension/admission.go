@@ -4,36 +4,98 @@
 package extension
 
 import (
+	"context"
 	"fmt"
-	"io"
+	"slices"
 
-	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
-	admissionmetrics "k8s.io/apiserver/pkg/admission/metrics"
-	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
+	"github.com/kube-annex/annex/server/admission"
 	annexadmission "github.com/kube-annex/annex/server/extension/admission"
 )
 
-// applyAdmission builds the chain that every write passes: the namespace must exist on the host, then our own rules.
-func applyAdmission(config *genericapiserver.RecommendedConfig, host kubernetes.Interface) error {
-	plugins := admission.NewPlugins()
-	lifecycle.Register(plugins)
-	annexadmission.Register(plugins)
-	names := append([]string{lifecycle.PluginName}, annexadmission.Names()...)
-	initialize := initializer.New(host, nil, config.SharedInformerFactory, config.Authorization.Authorizer,
-		config.FeatureGate, config.EffectiveVersion, config.DrainedNotify(), nil)
-	chain, err := plugins.NewFromPlugins(names, noConfiguration{}, initialize, admission.DecoratorFunc(admissionmetrics.WithControllerMetrics))
-	if err != nil {
-		return fmt.Errorf("build the admission chain: %w", err)
-	}
-	config.AdmissionControl = admissionmetrics.WithStepMetrics(chain)
-	return nil
+// admissionOptions adds our own rules to the plugins that run.
+func (o *Options) admissionOptions() admission.Options {
+	all := o.Admission
+	all.Plugins = slices.Concat(annexadmission.Plugins(), o.Admission.Plugins)
+	return all
 }
 
-// noConfiguration is given to plugins, none of which takes any.
-type noConfiguration struct{}
+// applyAdmission builds the chain that every write passes: the namespace must exist on the host, then our own rules, then the policies and
+// webhooks that the host has configured. The host itself does not admit what it passes on to an extension.
+func (s *Server) applyAdmission(config *genericapiserver.RecommendedConfig, host hostClient) (*admission.Chain, error) {
+	parameters, err := newHostObjects(s.options.host)
+	if err != nil {
+		return nil, err
+	}
+	own, err := discovery.NewDiscoveryClientForConfig(config.LoopbackClientConfig)
+	if err != nil {
+		return nil, fmt.Errorf("make the loopback client for schemas: %w", err)
+	}
+	services := s.options.ServiceResolver
+	if services == nil {
+		services = webhook.NewDefaultServiceResolver()
+	}
+	chain, err := admission.New(s.options.admissionOptions(), admission.Server{
+		ID: config.APIServerID, Client: host, Dynamic: parameters, Informers: config.SharedInformerFactory,
+		Kinds: host.configurationKinds, Groups: groupNames(), Schemas: own.OpenAPIV3(),
+		Services: services, Credentials: admission.Credentials(nil, config.TracerProvider),
+		Authorizer: config.Authorization.Authorizer, Gates: config.FeatureGate, Version: config.EffectiveVersion, Drained: config.DrainedNotify(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	config.AdmissionControl = chain.Handler()
+	config.AddReadyzChecks(chain)
+	return chain, nil
+}
 
-func (noConfiguration) ConfigFor(string) (io.Reader, error) { return nil, nil }
+// groupNames are the API groups of the server.
+func groupNames() []string {
+	groups := sets.New[string]()
+	for _, version := range GroupVersions() {
+		groups.Insert(version.Group)
+	}
+	return sets.List(groups)
+}
+
+// configurationKinds are the kinds by which the host configures admission. An older one does not have all of them.
+func (h hostClient) configurationKinds(ctx context.Context) (sets.Set[string], error) {
+	kinds := sets.New[string]()
+	list, err := h.Discovery().ServerResourcesForGroupVersionWithContext(ctx, admissionregistrationv1.SchemeGroupVersion.String())
+	if apierrors.IsNotFound(err) {
+		return kinds, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, resource := range list.APIResources {
+		kinds.Insert(resource.Name)
+	}
+	return kinds, nil
+}
+
+// hostObjects makes informers list before they watch, as hostClient does.
+type hostObjects struct {
+	dynamic.Interface
+}
+
+func newHostObjects(config *rest.Config) (hostObjects, error) {
+	config = rest.CopyConfig(config)
+	config.ContentType, config.AcceptContentTypes = "", ""
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return hostObjects{}, fmt.Errorf("make a client of the host for parameters of policies: %w", err)
+	}
+	return hostObjects{client}, nil
+}
+
+// IsWatchListSemanticsUnSupported is how informers find out.
+func (hostObjects) IsWatchListSemanticsUnSupported() bool { return true }

@@ -9,10 +9,12 @@ import (
 	"github.com/spf13/pflag"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/featuregate"
 
 	"github.com/kube-annex/annex/controllers/clusterclaims/hub"
+	"github.com/kube-annex/annex/server/admission"
 	"github.com/kube-annex/annex/server/gates"
 	"github.com/kube-annex/annex/server/lifecycle"
 	"github.com/kube-annex/annex/server/openapi"
@@ -34,6 +36,10 @@ type Options struct {
 	Authorization  options.Authorization
 	Audit          options.Audit
 	Features       options.Features
+	// Admission says which admission plugins run, beside those of Annex. Which policies and webhooks there are says the host.
+	Admission admission.Options
+	// ServiceResolver finds the services behind webhooks. Without it they are reached by their names in the cluster.
+	ServiceResolver webhook.ServiceResolver
 	// Lifecycle says what is done about features.
 	Lifecycle lifecycle.Options
 	// Hub is where the cluster's id is reserved before the cluster joins a set.
@@ -75,6 +81,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Authorization.AddFlags(fs)
 	o.Audit.AddFlags(fs)
 	o.Features.AddFlags(fs)
+	o.Admission.AddFlags(fs)
 	o.Lifecycle.AddFlags(fs)
 	o.Hub.AddFlags(fs)
 	gates.AddFlag(fs, o.Gates)
@@ -89,6 +96,8 @@ func (o *Options) Validate() []error {
 	errs = append(errs, o.Authorization.Validate()...)
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Features.Validate()...)
+	plugins := o.admissionOptions()
+	errs = append(errs, plugins.Validate()...)
 	errs = append(errs, o.Hub.Validate()...)
 	return append(errs, o.Lifecycle.Validate(o.Gates)...)
 }

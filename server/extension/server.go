@@ -165,9 +165,11 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 		}
 		result.background = append(result.background, queues.Run)
 	}
-	if err = applyAdmission(config, host); err != nil {
+	chain, err := s.applyAdmission(config, host)
+	if err != nil {
 		return nil, err
 	}
+	result.background = append(result.background, chain.Run)
 	joining, err := s.joining(host.CoreV1().Namespaces())
 	if err != nil {
 		return nil, err

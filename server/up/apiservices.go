@@ -5,6 +5,7 @@ package up
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 
 	"github.com/kube-annex/annex/server/extension"
@@ -32,21 +34,47 @@ const (
 
 	// discoveryInterval is how often the host is asked whether it serves the extension's kinds.
 	discoveryInterval = 20 * time.Millisecond
+
+	// registrationRetry is how soon APIServices are written again that the host did not admit.
+	registrationRetry = time.Second
 )
 
-// serviceResolver sends the extension apiserver's service to where it listens.
+// serviceResolver sends the extension apiserver's service to where it listens, and asks about others whoever set that in code.
 type serviceResolver struct {
 	extension net.Addr
+	others    aggregatorapiserver.ServiceResolver
 }
 
 // ResolveEndpoint returns where the service is.
 func (r serviceResolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
 	known := registration.New()
 	if namespace != known.Service.Namespace || name != known.Service.Name || port != known.ServicePort {
+		if r.others != nil {
+			return r.others.ResolveEndpoint(namespace, name, port)
+		}
 		return nil, fmt.Errorf("there is no service %s/%s with port %d: this control plane has no Service kind, and knows only %s/%s with port %d",
 			namespace, name, port, known.Service.Namespace, known.Service.Name, known.ServicePort)
 	}
 	return &url.URL{Scheme: "https", Host: r.extension.String()}, nil
+}
+
+// register has the host serve the extension. Where a webhook or policy refuses that, it goes on trying: the host is needed to change them.
+func (s *Server) register(ctx context.Context, caBundle []byte) error {
+	for said := false; ; {
+		err := register(ctx, s.admin, caBundle)
+		if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
+			return err
+		}
+		if !said {
+			s.say("apiservices: %v; trying again until it is admitted, with KUBECONFIG=%s you can see to that", err, s.Kubeconfig())
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(registrationRetry):
+		}
+	}
 }
 
 // register creates or updates the APIServices on the host. They are all of a registration that the host has kinds for.

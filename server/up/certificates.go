@@ -19,6 +19,8 @@ const (
 	// proxyUser is the name in the certificate with which the host's aggregator introduces users to the extension apiserver.
 	proxyUser = "annex-aggregator"
 	adminUser = "annex-admin"
+	// serviceAccountIssuer is the same whatever port the host listens on, so that tokens outlive a change of it.
+	serviceAccountIssuer = "https://kubernetes.default.svc"
 	// mastersGroup may do everything.
 	mastersGroup = "system:masters"
 )
@@ -31,6 +33,9 @@ type certificates struct {
 	host, extension               pki.Pair // serving
 	admin, extensionClient, proxy pki.Pair // clients
 	controllers                   pki.Pair
+
+	// serviceAccountKey is the file of the key that signs service account tokens.
+	serviceAccountKey string
 }
 
 func makeCertificates(dir string, bindAddress net.IP) (*certificates, error) {
@@ -50,6 +55,9 @@ func makeCertificates(dir string, bindAddress net.IP) (*certificates, error) {
 		if *authority.into, err = directory.Authority(authority.name, authority.commonName); err != nil {
 			return nil, err
 		}
+	}
+	if c.serviceAccountKey, err = directory.Key("service-accounts"); err != nil {
+		return nil, err
 	}
 	hosts := []string{"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 	for _, address := range reachable(bindAddress) {

@@ -202,7 +202,7 @@ func (s *Server) finish(ctx context.Context, began, servers time.Time, made *cer
 		}
 	}
 	registering := time.Now()
-	if err := register(ctx, s.admin, made.servingCA.CertPEM()); err != nil {
+	if err := s.register(ctx, made.servingCA.CertPEM()); err != nil {
 		return err
 	}
 	if err := waitServed(ctx, s.admin); err != nil {
@@ -225,16 +225,26 @@ func (s *Server) host(backend *etcd.Backend, made *certificates, listener, exten
 	o.Gates, o.Leadership = gates, s.options.Leadership
 	o.Leadership.BeforeExit = s.beforeExit(backend)
 	o.Beside = []*leadership.Candidate{beside}
+	o.Policy = o.Policy.And(policy())
 	if namespaces := s.options.Extension.Lifecycle.Namespaces(gates); len(namespaces) > 0 {
 		o.Authorizers = append(slices.Clone(o.Authorizers), leasesIn(namespaces))
 	}
 	o.Serving.Listener = listener
 	o.Serving.CertFile, o.Serving.KeyFile = made.host.CertFile, made.host.KeyFile
+	if len(o.ServiceAccounts.Issuers) == 0 {
+		o.ServiceAccounts.Issuers, o.ServiceAccounts.SigningKeyFile = []string{serviceAccountIssuer}, made.serviceAccountKey
+	}
+	if o.ServiceAccounts.RootCAFile == "" {
+		o.ServiceAccounts.RootCAFile = made.servingCA.CertFile()
+	}
 	o.ClientCAFile = made.clientCA.CertFile()
+	if o.Signing.CertFile == "" {
+		o.Signing.CertFile, o.Signing.KeyFile = made.clientCA.CertFile(), made.clientCA.KeyFile()
+	}
 	o.RequestHeaderCAFile = made.proxyCA.CertFile()
 	o.RequestHeaderAllowedNames = []string{proxyUser}
 	o.ProxyClientCertFile, o.ProxyClientKeyFile = made.proxy.CertFile, made.proxy.KeyFile
-	o.ServiceResolver = serviceResolver{extension: extensionListener.Addr()}
+	o.ServiceResolver = serviceResolver{extension: extensionListener.Addr(), others: o.ServiceResolver}
 	completed, err := o.Complete()
 	if err != nil {
 		return nil, fmt.Errorf("configure the control plane: %w", err)
@@ -248,6 +258,9 @@ func (s *Server) extension(backend *etcd.Backend, made *certificates, listener n
 	o.Serving.Listener = listener
 	o.Serving.CertFile, o.Serving.KeyFile = made.extension.CertFile, made.extension.KeyFile
 	o.Host.Kubeconfig = kubeconfig
+	if o.ServiceResolver == nil {
+		o.ServiceResolver = serviceResolver{extension: listener.Addr(), others: s.options.ControlPlane.ServiceResolver}
+	}
 	completed, err := o.Complete()
 	if err != nil {
 		return nil, fmt.Errorf("configure the extension apiserver: %w", err)

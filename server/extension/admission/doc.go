@@ -20,18 +20,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	chain "github.com/kube-annex/annex/server/admission"
 )
 
-// Names lists the plugins in the order in which they run.
-func Names() []string {
-	return []string{ReservedClaimNamesName, ReservationOwnerName, DynamicFeaturesName}
-}
-
-// Register makes the plugins known under their names.
-func Register(plugins *admission.Plugins) {
-	plugins.Register(ReservedClaimNamesName, func(io.Reader) (admission.Interface, error) { return NewReservedClaimNames(), nil })
-	plugins.Register(ReservationOwnerName, func(io.Reader) (admission.Interface, error) { return NewReservationOwner(), nil })
-	plugins.Register(DynamicFeaturesName, func(io.Reader) (admission.Interface, error) { return NewDynamicFeatures(), nil })
+// Plugins are in the order in which they run.
+func Plugins() []chain.Plugin {
+	return []chain.Plugin{
+		{Name: ReservedClaimNamesName, New: func(io.Reader) (admission.Interface, error) { return NewReservedClaimNames(), nil }},
+		{Name: ReservationOwnerName, New: func(io.Reader) (admission.Interface, error) { return NewReservationOwner(), nil }},
+		{Name: DynamicFeaturesName, New: func(io.Reader) (admission.Interface, error) { return NewDynamicFeatures(), nil }},
+	}
 }
 
 // asksAuthorizer is a plugin that is given the server's authorizer.
