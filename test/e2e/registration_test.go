@@ -180,7 +180,7 @@ func TestRegisterAndUnregister(t *testing.T) {
 	const namespace = "register-and-unregister"
 	flags := registrationFlags(t, namespace)
 	// objects is how many there are, besides the namespace of the features.
-	const objects = 27
+	const objects = 29
 	want := map[string]int{"created": objects, "kept": 1}
 	if diff := cmp.Diff(want, actions(mustAnnex(t, with("register", flags, "--dry-run")...))); diff != "" {
 		t.Errorf("dry run (-want,+got):\n%s", diff)
@@ -201,7 +201,7 @@ func TestRegisterAndUnregister(t *testing.T) {
 	}
 	// From a server in the cluster to one on this machine and back.
 	external := with("register", flags, "--external-name=localhost", "--service-port=6444", "--user="+user)
-	if diff := cmp.Diff(map[string]int{"unchanged": objects - 12, "configured": 11, "kept": 1}, actions(mustAnnex(t, external...))); diff != "" {
+	if diff := cmp.Diff(map[string]int{"unchanged": objects - 13, "configured": 12, "kept": 1}, actions(mustAnnex(t, external...))); diff != "" {
 		t.Errorf("with another service (-want,+got):\n%s", diff)
 	}
 	mustAnnex(t, with("register", flags)...)
@@ -319,7 +319,7 @@ func TestRegisterNamesMissingRights(t *testing.T) {
 		APIGroups: []string{"", "rbac.authorization.k8s.io", "apiregistration.k8s.io"},
 		Resources: []string{"namespaces", "serviceaccounts", "secrets", "services", "clusterroles", "clusterrolebindings", "roles", "rolebindings", "apiservices"},
 	}, {
-		Verbs: []string{"*"}, APIGroups: []string{"features.k8s.io", "multicluster.k8s.io", "node.k8s.io", "flowcontrol.apiserver.k8s.io", "coordination.k8s.io", "events.k8s.io"}, Resources: []string{"*"},
+		Verbs: []string{"*"}, APIGroups: []string{"features.k8s.io", "multicluster.k8s.io", "node.k8s.io", "flowcontrol.apiserver.k8s.io", "admissionregistration.k8s.io", "coordination.k8s.io", "events.k8s.io"}, Resources: []string{"*"},
 	}, {
 		Verbs: []string{"get", "list", "watch", "update"}, APIGroups: []string{""}, Resources: []string{"namespaces", "secrets", "configmaps"},
 	}}}
@@ -332,9 +332,9 @@ func TestRegisterNamesMissingRights(t *testing.T) {
 	if _, err := host.Kubernetes.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "only the rights to delegate and to read metrics are missing", func(context.Context) error {
+	eventually(t, "only the rights to delegate, to aggregate and to read metrics are missing", func(context.Context) error {
 		_, stderr, err := annexCommand(t, "register", "--kubeconfig="+someone, "--namespace="+namespace)
-		want := "missing: create subjectaccessreviews.authorization.k8s.io; create tokenreviews.authentication.k8s.io; get /metrics; ask"
+		want := "missing: create subjectaccessreviews.authorization.k8s.io; create tokenreviews.authentication.k8s.io; escalate clusterroles.rbac.authorization.k8s.io (annex-policy-parameters); get /metrics; ask"
 		if err == nil || !strings.Contains(stderr, want) {
 			return errors.New(stderr)
 		}
@@ -344,6 +344,7 @@ func TestRegisterNamesMissingRights(t *testing.T) {
 		t.Errorf("register made %v", found)
 	}
 	role.Rules = append(role.Rules, rbacv1.PolicyRule{Verbs: []string{"create"}, APIGroups: []string{"authentication.k8s.io", "authorization.k8s.io"}, Resources: []string{"tokenreviews", "subjectaccessreviews"}},
+		rbacv1.PolicyRule{Verbs: []string{"escalate"}, APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, ResourceNames: []string{"annex-policy-parameters"}},
 		rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}})
 	if _, err := host.Kubernetes.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

@@ -27,6 +27,7 @@ func TestServer(t *testing.T) {
 			"a deleted namespace takes its Features":   namespaceTakesItsFeatures,
 			"what a NodeBalloon owns goes with it":     ownedGoesWithItsOwner,
 			"rights are the cluster's":                 rightsAreTheClusters,
+			"policies are the cluster's":               admissionIsTheClusters,
 			"pods run on the hollow node":              podsRun,
 			"clients speak protobuf":                   clientsSpeakProtobuf,
 			"watches are complete and in order":        watchesAreComplete,

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kube-annex/annex/test/cluster"
 )
 
 // Kubectl runs Kubernetes' own kubectl against a server, in the repository.
@@ -24,7 +26,7 @@ type Kubectl struct {
 // NewKubectl builds kubectl once in a test process. root is the repository as seen from the test's directory.
 func NewKubectl(t testing.TB, root, kubeconfig string) *Kubectl {
 	t.Helper()
-	binary := build(t, "kubectl", filepath.Join(root, "test", "kubectl"), ".")
+	binary := build(t, "kubectl", filepath.Join(root, "test", "kubectl"), ".", "-ldflags=-X k8s.io/component-base/version.gitVersion="+cluster.Version)
 	return &Kubectl{binary: binary, root: root, kubeconfig: kubeconfig, home: t.TempDir()}
 }
 
