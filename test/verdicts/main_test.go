@@ -93,7 +93,7 @@ func startAnnex(ctx context.Context, dir string) (*up.Server, chan error, error)
 	options.Controllers.ClusterID.Source = clusterid.SourceNone
 	// kube-apiserver has no controllers beside it that would write what is to be compared, or remove it.
 	options.ControlPlane.WithoutControllers = []string{"certificate-cleaner", "certificate-signer", "default-accounts", "garbage-collection",
-		"namespace-deletion", "quota", "role-aggregation", "root-ca", "token-secrets"}
+		"namespace-deletion", "policy-status", "quota", "role-aggregation", "root-ca", "storage-migration", "token-secrets"}
 	completed, err := options.Complete()
 	if err != nil {
 		return nil, nil, err

@@ -106,7 +106,19 @@ func normalize(in map[string]any) map[string]any {
 		}
 	}
 	withoutNow(out)
+	orderManagers(out)
+	for _, row := range objects(out["rows"]) {
+		object, _ := row["object"].(map[string]any)
+		orderManagers(object)
+	}
 	return out
+}
+
+// orderManagers puts the managers of an object's fields into an order that does not depend on the second in which they wrote.
+func orderManagers(object map[string]any) {
+	metadata, _ := object["metadata"].(map[string]any)
+	managers, _ := metadata["managedFields"].([]any)
+	slices.SortStableFunc(managers, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 }
 
 func identify(object map[string]any, part string) {
