@@ -57,9 +57,13 @@ test-integration: ## Run the tests of our servers together, in process, with rea
 	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/features/... ./test/bench/features
 	$(GO) test -timeout $(TIMEOUT) ./test/claims/...
 
-test-e2e: kube ## Run the tests with a real kube-apiserver, its controllers and hollow kubelets
+test-e2e: kube kube-specs ## Run the tests with a real kube-apiserver, its controllers and hollow kubelets, and Kubernetes' own quick specs
 	$(GO) test -timeout $(TIMEOUT) ./test/e2e/... ./test/verdicts/...
 	$(GO) test -timeout $(TIMEOUT) ./test/nodeballoons/...
+	$(GO) test -timeout $(TIMEOUT) ./test/conformance
+
+conformance: kube-specs ## Run Kubernetes' own end-to-end specs that need no nodes against `annex up` (some four minutes; ARGS='-only REGEXP' …)
+	$(GO) test -count 1 -v -timeout 40m -run '^TestSpecs$$' ./test/conformance -args -all $(ARGS)
 
 test-faults: ## Run the single-writer proof with 1000 faults instead of 50 (some twenty minutes; ARGS='-seed N' …)
 	$(GO) test -count 1 -v -timeout 1h -parallel 4 ./test/faults -args -faults 1000 $(ARGS)
@@ -138,6 +142,9 @@ tools: $(TOOLS)/golangci-lint ## Build the pinned linters of hack/tools/go.mod i
 kube: ## Build the Kubernetes components of test/kube/go.mod into the cache, unless they are there
 	@$(GO) run ./hack/kube
 
+kube-specs: ## Build Kubernetes' own end-to-end specs into the cache, unless they are there
+	@$(GO) run ./hack/kube specs
+
 protoc: ## Install the protobuf compiler through apt-get, unless it is there
 	@hack/protoc.sh
 
@@ -146,5 +153,5 @@ $(TOOLS)/golangci-lint:
 	@mkdir -p $(TOOLS)
 	$(GO) build -modfile=hack/tools/go.mod -o $(TOOLS)/ sigs.k8s.io/logtools/logcheck github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-.PHONY: help build run clean test test-unit test-integration test-e2e test-faults test-features test-lifecycle test-claims test-cycles bench bench-leadership bench-features bench-balloons example-multikubelet generate fmt tidy lint \
-	verify $(CHECKS) tools kube protoc
+.PHONY: help build run clean test test-unit test-integration test-e2e test-faults test-features test-lifecycle test-claims test-cycles conformance bench bench-leadership bench-features bench-balloons example-multikubelet generate fmt tidy lint \
+	verify $(CHECKS) tools kube kube-specs protoc

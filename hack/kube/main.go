@@ -1,8 +1,9 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kube builds the Kubernetes components of the end-to-end tests into the cache, unless they are there. The tests would do
-// it themselves, but for them the minutes it takes count against the time limit of `go test`.
+// Command kube builds the Kubernetes components of the end-to-end tests into the cache, unless they are there; with the argument
+// "specs", Kubernetes' own end-to-end specs. The tests would do it themselves, but for them the minutes it takes count against the
+// time limit of `go test`.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 
 	"github.com/kube-annex/annex/test/cluster"
 )
@@ -17,7 +19,11 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if _, err := cluster.Build(ctx, ".", os.Stderr); err != nil {
+	build := cluster.Build
+	if slices.Contains(os.Args[1:], "specs") {
+		build = cluster.BuildSpecs
+	}
+	if _, err := build(ctx, ".", os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
