@@ -13,6 +13,7 @@ import (
 	"time"
 
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -148,6 +149,7 @@ func (h *host) rawOptions() *controlplane.Options {
 	o.RequestHeaderCAFile = h.ca["front-proxy"].CertFile()
 	o.RequestHeaderAllowedNames = []string{"annex-aggregator"}
 	o.ProxyClientCertFile, o.ProxyClientKeyFile = h.proxy.CertFile, h.proxy.KeyFile
+	o.Authorizers = []authorizer.Authorizer{refusalsFail(h.t)}
 	if h.adjust != nil {
 		h.adjust(o)
 	}

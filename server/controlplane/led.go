@@ -10,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -20,42 +22,68 @@ import (
 
 	"github.com/kube-annex/annex/controllers/leadership"
 	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/controllers/bootstrappolicy"
 	"github.com/kube-annex/annex/server/controlplane/controllers/flowcontrol"
 	"github.com/kube-annex/annex/server/controlplane/controllers/garbagecollection"
+	"github.com/kube-annex/annex/server/controlplane/controllers/roleaggregation"
 )
 
 // aloneRetry is how soon controllers that ended are started again where there are no Leases.
 const aloneRetry = time.Second
 
-// term is what the controllers of one term share.
+// term is what the controllers of one term share, with the clients of one of them.
 type term struct {
-	config   *rest.Config
-	client   kubernetes.Interface
-	services aggregatorclient.Interface
+	clients
 	// informers and serviceInformers are started when all controllers have been made.
 	informers        informers.SharedInformerFactory
 	serviceInformers aggregatorinformers.SharedInformerFactory
 }
 
-func newTerm(config *rest.Config) (*term, error) {
+// clients act as one user.
+type clients struct {
+	config   *rest.Config
+	client   kubernetes.Interface
+	services aggregatorclient.Interface
+}
+
+// newTerm makes the informers. They are shared, so no controller's own account could read for all: they read as one that may read what
+// they follow, and write nothing.
+func (s *Server) newTerm(config *rest.Config) (*term, error) {
+	reading, err := s.clientsOf(config, bootstrappolicy.InformersAccount)
+	if err != nil {
+		return nil, err
+	}
+	return &term{
+		clients:          reading,
+		informers:        informers.NewSharedInformerFactoryWithOptions(listed{reading.client}, informerResync, informers.WithTransform(withoutManagedFields)),
+		serviceInformers: aggregatorinformers.NewSharedInformerFactory(listedServices{reading.services}, informerResync),
+	}, nil
+}
+
+// clientsOf returns clients that act as a service account in kube-system, which has its rights from the start. Where there are no roles
+// to give it any, they act as the server itself.
+func (s *Server) clientsOf(config *rest.Config, account string) (clients, error) {
+	if s.options.serve(roleKinds...) {
+		config = rest.CopyConfig(config)
+		config.Impersonate.UserName = serviceaccount.MakeUsername(metav1.NamespaceSystem, account)
+	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make the client of controllers: %w", err)
+		return clients{}, fmt.Errorf("make the client of %s: %w", account, err)
 	}
 	services, err := aggregatorclient.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make the client for APIServices: %w", err)
+		return clients{}, fmt.Errorf("make the client for APIServices of %s: %w", account, err)
 	}
-	return &term{
-		config: config, client: client, services: services,
-		informers:        informers.NewSharedInformerFactoryWithOptions(listed{client}, informerResync, informers.WithTransform(withoutManagedFields)),
-		serviceInformers: aggregatorinformers.NewSharedInformerFactory(listedServices{services}, informerResync),
-	}, nil
+	return clients{config: config, client: client, services: services}, nil
 }
 
 // ledController runs in one replica at a time.
 type ledController struct {
 	name string
+	// account is the service account in kube-system as which it acts, by the name that it has in Kubernetes; package bootstrappolicy has
+	// what it may do.
+	account string
 	// on tells whether the server has what it needs.
 	on func(*Server) bool
 	// new returns what runs it.
@@ -65,20 +93,23 @@ type ledController struct {
 // ledControllers are all of them.
 func ledControllers() []ledController {
 	return []ledController{
-		{"remote-availability", func(*Server) bool { return true }, (*Server).availability},
-		{"flow-control-objects", func(s *Server) bool { return s.options.queues() }, (*Server).flowControl},
-		{"namespace-deletion", serving(namespaceKind), (*Server).namespaceDeletion},
-		{"default-accounts", serving(namespaceKind, serviceAccountKind), (*Server).defaultAccounts},
-		{"root-ca", func(s *Server) bool { return s.rootCA != nil && s.options.serve(namespaceKind, configMapKind) }, (*Server).publishRootCA},
-		{"token-secrets", func(s *Server) bool { return s.tokens.Issues() && s.options.serve(serviceAccountKind, secretKind) }, (*Server).tokenSecrets},
-		{"garbage-collection", func(*Server) bool { return true }, (*Server).garbageCollection},
-		{"certificate-signer", func(s *Server) bool { return s.options.serve(signingKind) && s.options.Signing.signs() }, (*Server).certificateSigner},
-		{"certificate-cleaner", serving(signingKind), (*Server).certificateCleaner},
-		{"quota", serving(quotaKind, namespaceKind), (*Server).quota},
-		{"storage-migration", serving(migrationKind), (*Server).storageMigration},
-		{"policy-status", serving(policyKind), (*Server).policyStatus},
-		{"expired-identities", serving(namespaceKind, leaseKind), (*Server).expiredIdentities},
-		{"role-aggregation", serving(clusterRoleKind), (*Server).roleAggregation},
+		{"remote-availability", "remote-availability", func(s *Server) bool { return !s.options.WithoutAggregator }, (*Server).availability},
+		{"flow-control-objects", "flow-control-objects", func(s *Server) bool { return s.options.queues() }, (*Server).flowControl},
+		{"namespace-deletion", "namespace-controller", serving(namespaceKind), (*Server).namespaceDeletion},
+		{"default-accounts", "service-account-controller", serving(namespaceKind, serviceAccountKind), (*Server).defaultAccounts},
+		{"root-ca", "root-ca-cert-publisher",
+			func(s *Server) bool { return s.rootCA != nil && s.options.serve(namespaceKind, configMapKind) }, (*Server).publishRootCA},
+		{"token-secrets", "tokens-controller",
+			func(s *Server) bool { return s.tokens.Issues() && s.options.serve(serviceAccountKind, secretKind) }, (*Server).tokenSecrets},
+		{"garbage-collection", "generic-garbage-collector", func(*Server) bool { return true }, (*Server).garbageCollection},
+		{"certificate-signer", "certificate-controller",
+			func(s *Server) bool { return s.options.serve(signingKind) && s.options.Signing.signs() }, (*Server).certificateSigner},
+		{"certificate-cleaner", "certificate-cleaner", serving(signingKind), (*Server).certificateCleaner},
+		{"quota", "resourcequota-controller", serving(quotaKind, namespaceKind), (*Server).quota},
+		{"storage-migration", "storage-version-migrator-controller", serving(migrationKind), (*Server).storageMigration},
+		{"policy-status", "validatingadmissionpolicy-status-controller", serving(policyKind), (*Server).policyStatus},
+		{"expired-identities", "expired-identities", serving(namespaceKind, leaseKind), (*Server).expiredIdentities},
+		{"role-aggregation", "clusterrole-aggregation-controller", serving(clusterRoleKind), (*Server).roleAggregation},
 	}
 }
 
@@ -94,9 +125,10 @@ func serving(kinds ...schema.GroupResource) func(*Server) bool {
 	return func(s *Server) bool { return s.options.serve(kinds...) }
 }
 
-// led makes the controllers of one term, with informers of their own. Each is left out where what it needs is switched off.
+// led makes the controllers of one term, with informers of their own. Each acts as an account of its own, and is left out where what it
+// needs is switched off.
 func (s *Server) led(config *rest.Config) ([]leadership.Runner, error) {
-	t, err := newTerm(config)
+	t, err := s.newTerm(config)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +137,11 @@ func (s *Server) led(config *rest.Config) ([]leadership.Runner, error) {
 		if !next.on(s) || slices.Contains(s.options.WithoutControllers, next.name) {
 			continue
 		}
-		run, err := next.new(s, t)
+		own := *t
+		if own.clients, err = s.clientsOf(config, next.account); err != nil {
+			return nil, err
+		}
+		run, err := next.new(s, &own)
 		if err != nil {
 			return nil, fmt.Errorf("make the controller %s: %w", next.name, err)
 		}
@@ -121,6 +157,14 @@ func (s *Server) availability(t *term) (func(context.Context) error, error) {
 
 func (s *Server) garbageCollection(t *term) (func(context.Context) error, error) {
 	controller, err := garbagecollection.New(t.config)
+	if err != nil {
+		return nil, err
+	}
+	return s.onceReady(controller.Run), nil
+}
+
+func (s *Server) roleAggregation(t *term) (func(context.Context) error, error) {
+	controller, err := roleaggregation.New(t.client.RbacV1(), t.informers.Rbac().V1().ClusterRoles())
 	if err != nil {
 		return nil, err
 	}

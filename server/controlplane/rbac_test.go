@@ -392,4 +392,9 @@ func TestWithoutRolesOnlyAuthorizersInCodeDecide(t *testing.T) {
 	if status, _ := send(t, h.with(pki.Pair{}), "GET", h.url+"/readyz", "", nil); status != 200 {
 		t.Errorf("a probe gets %d", status)
 	}
+	// Controllers act as the server itself then.
+	eventually(t, func() error {
+		_, err := admin.CoreV1().ServiceAccounts("default").Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
 }

@@ -33,7 +33,7 @@ const (
 )
 
 // Standard is what every control plane has of the roles and bindings of a Kubernetes cluster: those about kinds that are served here,
-// by the same names.
+// by the same names. Controllers have less in them, as far as they do less here.
 func Standard() Policy {
 	return Policy{
 		ClusterRoles: append(userRoles(), systemRoles()...),
@@ -46,12 +46,11 @@ func Standard() Policy {
 			ClusterRoleBinding(issuerReader, Group(serviceaccount.AllServiceAccountsGroup)),
 			// As these the aggregator reads what extension servers serve; they ask here whether it may.
 			ClusterRoleBinding(kubeAggregator, User("system:aggregator"), User(kubeAggregator)),
-			controllerBinding(RoleAggregationController),
 		},
 		Roles: []*rbacv1.Role{
 			Role(metav1.NamespaceSystem, AuthenticationReader, named(Allow(read, corev1.GroupName, "configmaps"), "extension-apiserver-authentication")),
 		},
-	}
+	}.And(controllers())
 }
 
 // userRoles are for people: administrators, and who works in a namespace.
@@ -105,22 +104,7 @@ func systemRoles() []*rbacv1.ClusterRole {
 		ClusterRole(kubeAggregator, AllowPaths("get", "/openapi", "/openapi/*", "/api", "/api/*", "/apis", "/apis/*")),
 		ClusterRole("system:certificates.k8s.io:kube-apiserver-client-approver",
 			named(Allow("approve", certificatesv1.GroupName, "signers"), certificatesv1.KubeAPIServerClientSignerName)),
-		// It writes rules that it does not have itself.
-		controllerRole(RoleAggregationController, Allow("escalate get list watch update patch", rbacv1.GroupName, "clusterroles")),
 	}
-}
-
-// RoleAggregationController is the service account, in kube-system, as which ClusterRoles are aggregated.
-const RoleAggregationController = "clusterrole-aggregation-controller"
-
-const controllerPrefix = "system:controller:"
-
-func controllerRole(account string, rules ...rbacv1.PolicyRule) *rbacv1.ClusterRole {
-	return ClusterRole(controllerPrefix+account, rules...)
-}
-
-func controllerBinding(account string) *rbacv1.ClusterRoleBinding {
-	return ClusterRoleBinding(controllerPrefix+account, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: account})
 }
 
 func aggregating(name string) *rbacv1.ClusterRole {
