@@ -103,6 +103,11 @@ var rooms = []room{
 		never:   []string{apiserver, "registry", "server"},
 		why:     "programs under artifacts/examples show what a user of the libraries writes, so they use nothing else",
 	},
+	{
+		dir:     "artifacts/examples/minimal-controlplane",
+		imports: []string{"registry/native", "registry/resource", "server/controlplane", "server/etcd", "server/options", "server/pki"},
+		why:     "it shows what a program with a control plane of its own writes, and uses the libraries for that alone",
+	},
 	{dir: "hack", anything: true, why: "hack/ holds the programs behind make"},
 	{dir: "test", anything: true, why: "test/ holds tests of everything"},
 }

@@ -18,13 +18,13 @@ import (
 func (k Kinds) Install(server *genericapiserver.GenericAPIServer, scheme *runtime.Scheme, codecs serializer.CodecFactory, getter generic.RESTOptionsGetter, d Dependencies) error {
 	var named []*genericapiserver.APIGroupInfo
 	for _, next := range k.groups(d) {
-		group := resource.NewGroup(scheme, codecs, getter, next.version)
+		group := resource.NewGroup(scheme, codecs, getter, next.Version)
 		// The server destroys the storages of installed groups, so those of a half-built one are handed to it as well.
 		server.RegisterDestroyFunc(group.Destroy)
-		if err := resource.InstallAll(group, next.kinds); err != nil {
+		if err := resource.InstallAll(group, next.Kinds); err != nil {
 			return err
 		}
-		if next.version.Group != "" {
+		if next.Version.Group != "" {
 			named = append(named, group.APIGroupInfo())
 			continue
 		}

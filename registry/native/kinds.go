@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/kube-openapi/pkg/common"
 
 	"github.com/kube-annex/annex/registry/native/admissionregistration"
 	"github.com/kube-annex/annex/registry/native/authentication"
@@ -42,66 +43,97 @@ type Dependencies struct {
 	EventTTL time.Duration
 }
 
-// group is one group-version and its kinds.
-type group struct {
-	version schema.GroupVersion
-	kinds   []resource.Served
+// Group is one group-version and its kinds.
+type Group struct {
+	Version schema.GroupVersion
+	Kinds   []resource.Served
+	// Definitions are those of the kinds in OpenAPI. Those of native kinds are elsewhere.
+	Definitions common.GetOpenAPIDefinitions
 }
 
 // groups are all native kinds.
-func groups(d Dependencies) []group {
+func groups(d Dependencies) []Group {
 	kept := core.NewEvents(d.EventTTL)
-	return []group{
-		{core.GroupVersion, append(core.Kinds(d.ServiceAccounts), kept.Served())},
-		{events.GroupVersion, events.Kinds(kept)},
-		{authentication.GroupVersion, authentication.Kinds(d.Tokens, d.Audiences)},
-		{authorization.GroupVersion, authorization.Kinds(d.Access, d.Rules)},
-		{admissionregistration.GroupVersion, admissionregistration.Kinds(d.Access, d.Mapper)},
-		{certificates.GroupVersion, certificates.Kinds()},
-		{coordination.GroupVersion, coordination.Kinds()},
-		{flowcontrol.GroupVersion, flowcontrol.Kinds()},
-		{rbac.GroupVersion, rbac.Kinds(d.Access)},
-		{storagemigration.GroupVersion, storagemigration.Kinds()},
+	return []Group{
+		{Version: core.GroupVersion, Kinds: append(core.Kinds(d.ServiceAccounts), kept.Served())},
+		{Version: events.GroupVersion, Kinds: events.Kinds(kept)},
+		{Version: authentication.GroupVersion, Kinds: authentication.Kinds(d.Tokens, d.Audiences)},
+		{Version: authorization.GroupVersion, Kinds: authorization.Kinds(d.Access, d.Rules)},
+		{Version: admissionregistration.GroupVersion, Kinds: admissionregistration.Kinds(d.Access, d.Mapper)},
+		{Version: certificates.GroupVersion, Kinds: certificates.Kinds()},
+		{Version: coordination.GroupVersion, Kinds: coordination.Kinds()},
+		{Version: flowcontrol.GroupVersion, Kinds: flowcontrol.Kinds()},
+		{Version: rbac.GroupVersion, Kinds: rbac.Kinds(d.Access)},
+		{Version: storagemigration.GroupVersion, Kinds: storagemigration.Kinds()},
 	}
 }
 
 // Kinds are those native kinds that a server has. The zero value has all of them.
 type Kinds struct {
 	without []schema.GroupResource
+	more    []Group
 }
 
 // Without returns all kinds but the given ones; an empty resource stands for all of its group. The error names one that there is not.
 func Without(kinds ...schema.GroupResource) (Kinds, error) {
 	for _, unwanted := range kinds {
-		if !slices.ContainsFunc(groups(Dependencies{}), func(g group) bool { return g.has(unwanted) }) {
+		if !slices.ContainsFunc(groups(Dependencies{}), func(g Group) bool { return g.has(unwanted) }) {
 			return Kinds{}, fmt.Errorf("there is no native kind %q in the group %q to do without", unwanted.Resource, unwanted.Group)
 		}
 	}
 	return Kinds{without: kinds}, nil
 }
 
-func (g group) has(kind schema.GroupResource) bool {
-	return g.version.Group == kind.Group &&
-		(kind.Resource == "" || slices.ContainsFunc(g.kinds, func(served resource.Served) bool { return served.Resource == kind.Resource }))
+// With returns the kinds and those of further groups. The error names one that is there already.
+func (k Kinds) With(more ...Group) (Kinds, error) {
+	all := Kinds{without: k.without, more: slices.Clone(k.more)}
+	for _, added := range more {
+		if slices.ContainsFunc(append(groups(Dependencies{}), all.more...), func(g Group) bool { return g.Version.Group == added.Version.Group }) {
+			return Kinds{}, fmt.Errorf("the group %q is there already; give kinds of your own another one", added.Version.Group)
+		}
+		all.more = append(all.more, added)
+	}
+	return all, nil
+}
+
+// More are the groups that With has added.
+func (k Kinds) More() []Group { return k.more }
+
+// StoredAsJSON returns the resources that are not stored as protobuf, since their types are not made for it.
+func (k Kinds) StoredAsJSON() []schema.GroupResource {
+	var found []schema.GroupResource
+	for _, g := range k.more {
+		for _, kind := range g.Kinds {
+			if _, ok := kind.Types[0].(interface{ Marshal() ([]byte, error) }); !ok {
+				found = append(found, g.Version.WithResource(kind.Resource).GroupResource())
+			}
+		}
+	}
+	return found
+}
+
+func (g Group) has(kind schema.GroupResource) bool {
+	return g.Version.Group == kind.Group &&
+		(kind.Resource == "" || slices.ContainsFunc(g.Kinds, func(served resource.Served) bool { return served.Resource == kind.Resource }))
 }
 
 // Serve tells whether a kind is among them.
 func (k Kinds) Serve(kind schema.GroupResource) bool {
-	return slices.ContainsFunc(k.groups(Dependencies{}), func(g group) bool { return g.has(kind) })
+	return slices.ContainsFunc(k.groups(Dependencies{}), func(g Group) bool { return g.has(kind) })
 }
 
 // groups returns those that are left, without empty ones.
-func (k Kinds) groups(d Dependencies) []group {
-	var left []group
+func (k Kinds) groups(d Dependencies) []Group {
+	var left []Group
 	for _, g := range groups(d) {
-		g.kinds = slices.DeleteFunc(g.kinds, func(served resource.Served) bool {
+		g.Kinds = slices.DeleteFunc(g.Kinds, func(served resource.Served) bool {
 			return slices.ContainsFunc(k.without, func(unwanted schema.GroupResource) bool {
-				return unwanted.Group == g.version.Group && (unwanted.Resource == "" || unwanted.Resource == served.Resource)
+				return unwanted.Group == g.Version.Group && (unwanted.Resource == "" || unwanted.Resource == served.Resource)
 			})
 		})
-		if len(g.kinds) > 0 {
+		if len(g.Kinds) > 0 {
 			left = append(left, g)
 		}
 	}
-	return left
+	return append(left, k.more...)
 }

@@ -18,8 +18,8 @@ import (
 func (k Kinds) NewScheme() *runtime.Scheme {
 	scheme := k.NewServedScheme()
 	for _, group := range k.groups(Dependencies{}) {
-		internal := schema.GroupVersion{Group: group.version.Group, Version: runtime.APIVersionInternal}
-		for _, kind := range group.kinds {
+		internal := schema.GroupVersion{Group: group.Version.Group, Version: runtime.APIVersionInternal}
+		for _, kind := range group.Kinds {
 			for guests, types := range kind.Guests {
 				scheme.AddKnownTypes(schema.GroupVersion{Group: guests.Group, Version: runtime.APIVersionInternal}, types...)
 			}
@@ -39,10 +39,10 @@ func (k Kinds) NewScheme() *runtime.Scheme {
 func (k Kinds) NewServedScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, group := range k.groups(Dependencies{}) {
-		metav1.AddToGroupVersion(scheme, group.version)
-		must(scheme.SetVersionPriority(group.version))
-		for _, kind := range group.kinds {
-			add(scheme, group.version, kind)
+		metav1.AddToGroupVersion(scheme, group.Version)
+		must(scheme.SetVersionPriority(group.Version))
+		for _, kind := range group.Kinds {
+			add(scheme, group.Version, kind)
 		}
 	}
 	legacy := schema.GroupVersion{Version: "v1"}

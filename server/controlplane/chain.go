@@ -64,7 +64,16 @@ func (s *Server) build(onStop onStop, listener net.Listener) (*chain, error) {
 	return c, nil
 }
 
+// front is the server that requests reach first.
+func (c *chain) front() *genericapiserver.GenericAPIServer {
+	if c.aggregator != nil {
+		return c.aggregator.GenericAPIServer
+	}
+	return c.native
+}
+
 func (s *Server) assemble(c *chain) error {
+	// Both are made from the configuration of the native kinds as long as that is not completed.
 	customResources, err := s.customResourcesConfig(c.foundation)
 	if err != nil {
 		return err
@@ -76,16 +85,34 @@ func (s *Server) assemble(c *chain) error {
 	if err != nil {
 		return err
 	}
-	notFound := notfoundhandler.New(c.codecs, filters.NoMuxAndDiscoveryIncompleteKey)
-	c.customResources, err = customResources.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
-	if err != nil {
-		return fmt.Errorf("build the server of custom resources: %w", err)
+	behind := genericapiserver.NewEmptyDelegateWithCustomHandler(notfoundhandler.New(c.codecs, filters.NoMuxAndDiscoveryIncompleteKey))
+	if !s.options.WithoutCustomResources {
+		if c.customResources, err = customResources.Complete().New(behind); err != nil {
+			return fmt.Errorf("build the server of custom resources: %w", err)
+		}
+		if err = signalDefinitionsSynced(c.customResources); err != nil {
+			return err
+		}
+		behind = refuseProtobuf(c.customResources, c.codecs)
 	}
-	if err = signalDefinitionsSynced(c.customResources); err != nil {
+	if err = s.addNative(c, behind); err != nil {
 		return err
 	}
+	if !s.options.WithoutAggregator {
+		if c.aggregator, err = aggregator.Complete().NewWithDelegate(c.native); err != nil {
+			return fmt.Errorf("build the aggregator: %w", err)
+		}
+		c.remoteDocuments.Follow(c.aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister())
+	}
+	c.front().ShutdownTimeout = options.DrainTimeout
+	return nil
+}
+
+// addNative builds the server of the native kinds in front of what is behind it.
+func (s *Server) addNative(c *chain, behind genericapiserver.DelegationTarget) error {
 	completed := c.config.Complete()
-	if c.native, err = completed.New(Name, refuseProtobuf(c.customResources, c.codecs)); err != nil {
+	var err error
+	if c.native, err = completed.New(Name, behind); err != nil {
 		return fmt.Errorf("build the server of native kinds: %w", err)
 	}
 	if err = s.options.kinds.Install(c.native, c.scheme, c.codecs, completed.RESTOptionsGetter, native.Dependencies{
@@ -96,11 +123,6 @@ func (s *Server) assemble(c *chain) error {
 		return err
 	}
 	s.serveIssuer(c)
-	if c.aggregator, err = aggregator.Complete().NewWithDelegate(c.native); err != nil {
-		return fmt.Errorf("build the aggregator: %w", err)
-	}
-	c.aggregator.GenericAPIServer.ShutdownTimeout = options.DrainTimeout
-	c.remoteDocuments.Follow(c.aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister())
 	return nil
 }
 

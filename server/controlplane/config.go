@@ -75,8 +75,8 @@ func (s *Server) foundation(onStop onStop, listener net.Listener) (*foundation, 
 	}
 	f.config.SharedInformerFactory = informers.NewSharedInformerFactoryWithOptions(f.client, informerResync, informers.WithTransform(withoutManagedFields))
 
-	served := servedSchemes(s.options.kinds.NewServedScheme())
-	openapi.Apply(config, "Annex", definitions(served...), served...)
+	served := s.options.servedSchemes()
+	openapi.Apply(config, "Annex", definitions(s.options.Groups, served...), served...)
 	describeTokens(config)
 	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	fences, err := fencing.NewMetrics(legacyregistry.Register)
@@ -113,7 +113,9 @@ func (s *Server) foundation(onStop onStop, listener net.Listener) (*foundation, 
 	if err = s.applyAdmission(f); err != nil {
 		return nil, err
 	}
-	err = s.backend.ApplyTo(config, etcd.Storage{Prefix: StoragePrefix, Scheme: scheme, Codecs: f.codecs, EffectiveVersion: config.EffectiveVersion})
+	err = s.backend.ApplyTo(config, etcd.Storage{
+		Prefix: StoragePrefix, Scheme: scheme, Codecs: f.codecs, JSON: s.options.kinds.StoredAsJSON(), EffectiveVersion: config.EffectiveVersion,
+	})
 	return f, err
 }
 

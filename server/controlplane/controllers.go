@@ -33,36 +33,17 @@ type controllers struct {
 
 // controllers makes them; it starts none.
 func (s *Server) controllers(c *chain) (*controllers, error) {
-	services := c.aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices()
-	client, err := apiregistrationclient.NewForConfig(c.config.LoopbackClientConfig)
-	if err != nil {
-		return nil, fmt.Errorf("make the loopback client for APIServices: %w", err)
-	}
 	namespaces := systemnamespaces.New(c.client, s.systemNamespaces()...)
-
-	registration := autoregister.NewAutoRegisterController(services, client)
-	local := localAPIServices(c)
-	for _, service := range local {
-		registration.AddAPIServiceToSyncOnStart(service)
-	}
-	definitions := crdregistration.New(c.customResources.Informers.Apiextensions().V1().CustomResourceDefinitions(), registration)
-
 	all := &controllers{
 		namespaces: namespaces.Exist(),
-		run: []func(context.Context){
-			namespaces.Run, definitions.Run,
-			func(ctx context.Context) {
-				select {
-				case <-definitions.Synced():
-					registration.Run(registrationWorkers, ctx.Done())
-				case <-ctx.Done():
-				}
-			},
-		},
-		checks: []healthz.HealthChecker{
-			healthz.NamedCheck("system-namespaces", namespaces.Check),
-			healthz.NamedCheck("local-apiservices", allAvailable(services.Lister(), local)),
-		},
+		run:        []func(context.Context){namespaces.Run},
+		checks:     []healthz.HealthChecker{healthz.NamedCheck("system-namespaces", namespaces.Check)},
+	}
+	local := s.localAPIServices(c)
+	if c.aggregator != nil {
+		if err := all.register(c, local); err != nil {
+			return nil, err
+		}
 	}
 	if s.options.serve(namespaceKind, leaseKind) {
 		identity, err := s.identity(c, namespaces.Exist())
@@ -83,6 +64,41 @@ func (s *Server) controllers(c *chain) (*controllers, error) {
 	return all, nil
 }
 
+// register adds what keeps an APIService for everything that is served here.
+func (all *controllers) register(c *chain, local []*apiregistrationv1.APIService) error {
+	services := c.aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices()
+	client, err := apiregistrationclient.NewForConfig(c.config.LoopbackClientConfig)
+	if err != nil {
+		return fmt.Errorf("make the loopback client for APIServices: %w", err)
+	}
+	registration := autoregister.NewAutoRegisterController(services, client)
+	for _, service := range local {
+		registration.AddAPIServiceToSyncOnStart(service)
+	}
+	known := make(chan struct{})
+	if c.customResources == nil {
+		close(known)
+	} else {
+		definitions := crdregistration.New(c.customResources.Informers.Apiextensions().V1().CustomResourceDefinitions(), registration)
+		all.run = append(all.run, definitions.Run, func(ctx context.Context) {
+			select {
+			case <-definitions.Synced():
+				close(known)
+			case <-ctx.Done():
+			}
+		})
+	}
+	all.run = append(all.run, func(ctx context.Context) {
+		select {
+		case <-known:
+			registration.Run(registrationWorkers, ctx.Done())
+		case <-ctx.Done():
+		}
+	})
+	all.checks = append(all.checks, healthz.NamedCheck("local-apiservices", allAvailable(services.Lister(), local)))
+	return nil
+}
+
 // systemNamespaces returns those that the server keeps in existence.
 func (s *Server) systemNamespaces() []string {
 	if !s.options.serve(namespaceKind) {
@@ -93,16 +109,19 @@ func (s *Server) systemNamespaces() []string {
 
 // addReadinessChecks makes /readyz wait until the controllers have brought about what clients count on.
 func (s *Server) addReadinessChecks(c *chain, controllers *controllers) error {
-	if err := c.aggregator.GenericAPIServer.AddReadyzChecks(controllers.checks...); err != nil {
+	if err := c.front().AddReadyzChecks(controllers.checks...); err != nil {
 		return fmt.Errorf("add readiness checks: %w", err)
 	}
 	return nil
 }
 
 // localAPIServices returns an APIService for everything built in, and puts it in order in discovery.
-func localAPIServices(c *chain) []*apiregistrationv1.APIService {
+func (s *Server) localAPIServices(c *chain) []*apiregistrationv1.APIService {
 	var services []*apiregistrationv1.APIService
 	known := priorities()
+	for _, group := range s.options.kinds.More() {
+		known[group.Version] = ownPriority
+	}
 	for gv, p := range known {
 		c.config.AggregatedDiscoveryGroupManager.SetGroupVersionPriority(metav1.GroupVersion(gv), int(p.group), int(p.version))
 	}

@@ -9,7 +9,8 @@
 //
 //	aggregator → native kinds → custom resources → 404
 //
-// Options.Without leaves native kinds out, and what needs one that is not served is off, too: there are no namespaces to keep without
+// Options.Groups adds kinds of one's own to the native ones. Custom resources and the aggregator can be left out, and the rest is served as
+// before. Options.Without leaves native kinds out, and what needs one that is not served is off, too: there are no namespaces to keep without
 // Namespace, requests are limited by number without FlowSchema and PriorityLevelConfiguration, and controllers run in every replica without
 // Lease, so that there can be but one.
 //
@@ -30,7 +31,7 @@
 //
 //   - availability: whether remote extension servers answer, into the status of APIServices.
 //   - flowcontrol: the FlowSchemas and PriorityLevelConfigurations that every control plane has.
-//   - roleaggregation: the rules of aggregated ClusterRoles. It writes as a service account with the rights for just that.
+//   - roleaggregation: the rules of aggregated ClusterRoles.
 //   - namespaces: what is in namespaces that are being deleted, of kinds of all servers, and then the namespaces themselves.
 //   - garbagecollection: dependents whose owners are gone, of kinds of all servers, and deletions in the foreground and those that orphan.
 //   - certificates: client certificates for CertificateSigningRequests that are approved, and the removal of requests nobody needs.
@@ -42,8 +43,14 @@
 //   - rootca: the ConfigMap kube-root-ca.crt of each namespace, by which clients know the server.
 //   - tokensecrets: what is in Secrets with tokens, which go with their account.
 //
-// The others run in every replica, and carry no term. They are idempotent, lock optimistically, and are what upstream runs in
-// every replica, too:
+// Each of these acts as a service account of its own in kube-system, by the name that it has in Kubernetes, with the rights of a role
+// system:controller:<account> and no others (package bootstrappolicy). What several of them follow is read by one more account,
+// shared-informers, which may read just that. The server itself, an administrator, impersonates them: the audit log has both names. Their
+// requests queue with those of other service accounts in kube-system, apart from users'. Without the kinds of rbac.authorization.k8s.io
+// they act as the server itself.
+//
+// The others run in every replica, as the server itself, and carry no term. They are idempotent, lock optimistically, and are what
+// upstream runs in every replica, too:
 //
 //   - naming, establishing and approval of CustomResourceDefinitions, and the API and OpenAPI of each: a replica has to serve
 //     what is defined, and its requests wait for conditions that it sets itself.

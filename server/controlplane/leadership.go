@@ -70,10 +70,10 @@ func (s *Server) candidate(c *chain) (*leadership.Candidate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up leadership: %w", err)
 	}
-	mux := c.aggregator.GenericAPIServer.Handler.NonGoRestfulMux
+	mux := c.front().Handler.NonGoRestfulMux
 	candidate.UseMux(mux)
 	mux.Handle(leadershipPath, roles(append([]*leadership.Candidate{candidate}, s.options.Beside...)))
-	if err := c.aggregator.GenericAPIServer.AddReadyzChecks(candidate); err != nil {
+	if err := c.front().AddReadyzChecks(candidate); err != nil {
 		return nil, fmt.Errorf("add the readiness check of leadership: %w", err)
 	}
 	return candidate, nil

@@ -20,13 +20,19 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	nativeopenapi "github.com/kube-annex/annex/generated/openapi/native"
+	"github.com/kube-annex/annex/registry/native"
 )
 
 // definitions returns the OpenAPI definitions of what the schemes hold and of everything those refer to. The generated
 // packages define far more, and each definition that is published costs memory for as long as the server runs.
-func definitions(schemes ...*runtime.Scheme) common.GetOpenAPIDefinitions {
+func definitions(groups []native.Group, schemes ...*runtime.Scheme) common.GetOpenAPIDefinitions {
 	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		all := nativeopenapi.GetOpenAPIDefinitions(ref)
+		for _, group := range groups {
+			if group.Definitions != nil {
+				maps.Copy(all, group.Definitions(ref))
+			}
+		}
 		maps.Copy(all, apiextensionsopenapi.GetOpenAPIDefinitions(ref))
 		maps.Copy(all, aggregatoropenapi.GetOpenAPIDefinitions(ref))
 		reachable := map[string]common.OpenAPIDefinition{}
@@ -71,7 +77,14 @@ func modelName(goType reflect.Type) string {
 	return util.GetCanonicalTypeName(reflect.New(goType).Interface())
 }
 
-// servedSchemes are the schemes of all three servers, the native kinds without their hub.
-func servedSchemes(native *runtime.Scheme) []*runtime.Scheme {
-	return []*runtime.Scheme{native, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme}
+// servedSchemes are the schemes of all servers of the chain, the native kinds without their hub.
+func (o *completedOptions) servedSchemes() []*runtime.Scheme {
+	schemes := []*runtime.Scheme{o.kinds.NewServedScheme()}
+	if !o.WithoutCustomResources {
+		schemes = append(schemes, apiextensionsapiserver.Scheme)
+	}
+	if !o.WithoutAggregator {
+		schemes = append(schemes, aggregatorscheme.Scheme)
+	}
+	return schemes
 }

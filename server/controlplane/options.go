@@ -53,6 +53,10 @@ type Options struct {
 	// Without names native kinds that are not served: neither they nor anything about them is in discovery, OpenAPI and the scheme. An
 	// empty Resource stands for the whole group. What needs a kind is off without it; see the package comment.
 	Without []schema.GroupResource
+	// Groups are kinds of one's own, which are served beside the native ones. Types that are not made for protobuf are stored as JSON.
+	Groups []native.Group
+	// WithoutCustomResources leaves CustomResourceDefinitions out, and WithoutAggregator APIServices.
+	WithoutCustomResources, WithoutAggregator bool
 	// WithoutControllers names controllers, of those that run in one replica at a time, that do not run.
 	WithoutControllers []string
 
@@ -174,6 +178,9 @@ type completedOptions struct {
 func (o *Options) Complete() (CompletedOptions, error) {
 	errs := o.Validate()
 	kinds, err := native.Without(o.Without...)
+	if err == nil {
+		kinds, err = kinds.With(o.Groups...)
+	}
 	if err != nil {
 		errs = append(errs, err)
 	}

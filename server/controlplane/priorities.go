@@ -10,6 +10,9 @@ import (
 // priority orders a group-version in discovery: larger first, the group before the version.
 type priority struct{ group, version int32 }
 
+// ownPriority is that of groups that are given in code, as Kubernetes gives it to custom resources.
+var ownPriority = priority{1000, 100}
+
 // priorities are those that Kubernetes gives its groups, so that clients find the same order here. A group-version that is
 // not listed gets no APIService, and is then not reachable.
 func priorities() map[schema.GroupVersion]priority {

@@ -95,11 +95,23 @@ func (s *Server) prepare(c *chain) (*parts, error) {
 	if p.lead, err = s.leading(c, p.controllers.namespaces); err != nil {
 		return nil, err
 	}
-	if p.server, err = c.aggregator.PrepareRun(); err != nil {
+	if c.aggregator == nil {
+		p.server = alone{c.native.PrepareRun()}
+	} else if p.server, err = c.aggregator.PrepareRun(); err != nil {
 		return nil, fmt.Errorf("prepare the aggregator: %w", err)
 	}
 	return p, nil
 }
+
+// alone is a server without an aggregator in front of it. Its PrepareRun gives it another method to run than that of an aggregator.
+type alone struct {
+	prepared interface {
+		RunWithContext(ctx context.Context) error
+	}
+}
+
+// Run serves until the context ends.
+func (a alone) Run(ctx context.Context) error { return a.prepared.RunWithContext(ctx) }
 
 // serve runs the parts until the context ends; what leads stops first, and then the server.
 func (s *Server) serve(ctx, serving context.Context, stopServing func(), chain *chain, p *parts) error {

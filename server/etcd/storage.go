@@ -31,6 +31,8 @@ type Storage struct {
 	Codecs serializer.CodecFactory
 	// EffectiveVersion decides which versions are written.
 	EffectiveVersion basecompatibility.EffectiveVersion
+	// JSON are the resources that are stored as JSON; all others are protobuf.
+	JSON []schema.GroupResource
 	// Resources tells which resources are on; nil means all.
 	Resources *serverstorage.ResourceConfig
 }
@@ -45,6 +47,9 @@ func (b *Backend) ApplyTo(config *genericapiserver.Config, s Storage) error {
 	options := b.options(config, s.Prefix)
 	factory := groupPrefixes{serverstorage.NewDefaultStorageFactory(options.StorageConfig, runtime.ContentTypeProtobuf, s.Codecs,
 		serverstorage.NewDefaultResourceEncodingConfigForEffectiveVersion(s.Scheme, s.EffectiveVersion), resources, nil)}
+	for _, resource := range s.JSON {
+		factory.SetSerializer(resource, runtime.ContentTypeJSON, nil)
+	}
 	if err := b.encrypt(config); err != nil {
 		return fmt.Errorf("set up encryption with --encryption-provider-config %s: %w", b.encryptionConfig, err)
 	}
