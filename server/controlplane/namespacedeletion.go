@@ -22,7 +22,7 @@ func (s *Server) namespaceDeletion(t *term) (func(context.Context) error, error)
 	if err != nil {
 		return nil, err
 	}
-	return controller.Run, nil
+	return s.onceReady(controller.Run), nil
 }
 
 // settle is how long it takes until all replicas have heard of a change.

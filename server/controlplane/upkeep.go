@@ -21,7 +21,7 @@ func (s *Server) quota(t *term) (func(context.Context) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	return controller.Run, nil
+	return s.onceReady(controller.Run), nil
 }
 
 func (s *Server) storageMigration(t *term) (func(context.Context) error, error) {
@@ -29,7 +29,7 @@ func (s *Server) storageMigration(t *term) (func(context.Context) error, error) 
 	if err != nil {
 		return nil, err
 	}
-	return controller.Run, nil
+	return s.onceReady(controller.Run), nil
 }
 
 func (s *Server) policyStatus(t *term) (func(context.Context) error, error) {

@@ -54,6 +54,8 @@ type Controller struct {
 	mu       sync.RWMutex
 	monitors map[schema.GroupResource]*monitor
 	kinds    map[schema.GroupVersionKind]kind
+	// incomplete is since when there are groups of which discovery has told nothing; zero when there are none.
+	incomplete time.Time
 	// expanded are the objects whose deletion in the foreground has been passed on to their dependents.
 	expanded map[types.UID]bool
 }

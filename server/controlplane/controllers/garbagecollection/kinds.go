@@ -101,6 +101,7 @@ func (c *Controller) takeKinds(ctx context.Context, found map[schema.GroupVersio
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.noteMissing(unknown)
 	for resource, m := range c.monitors {
 		if k, ok := wanted[resource]; (!ok || k.resource != m.resource) && !unknown.Has(resource.Group) {
 			ended = append(ended, m)
@@ -127,6 +128,19 @@ func (c *Controller) takeKinds(ctx context.Context, found map[schema.GroupVersio
 	}
 	c.kinds = found
 	return ended, failure
+}
+
+// noteMissing remembers since when there are groups of which nothing has ever been known.
+func (c *Controller) noteMissing(unknown sets.Set[string]) {
+	missing := unknown.Clone()
+	for resource := range c.monitors {
+		missing.Delete(resource.Group)
+	}
+	if missing.Len() == 0 {
+		c.incomplete = time.Time{}
+	} else if c.incomplete.IsZero() {
+		c.incomplete = time.Now()
+	}
 }
 
 func (c *Controller) endMonitors() {

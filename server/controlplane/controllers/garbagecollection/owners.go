@@ -42,10 +42,14 @@ func (c *Controller) dependents(owner types.UID) []dependent {
 	return all
 }
 
-// allKnown tells whether the dependents of an object are all known. A kind that cannot be listed for long is not waited for.
+// allKnown tells whether the dependents of an object are all known. A kind that cannot be listed for long is not waited for, nor are the
+// kinds of a server that does not say for long which it has.
 func (c *Controller) allKnown() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+	if !c.incomplete.IsZero() && time.Since(c.incomplete) < patience {
+		return false
+	}
 	for _, m := range c.monitors {
 		if !m.informer.HasSynced() && time.Since(m.made) < patience {
 			return false
