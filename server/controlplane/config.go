@@ -77,7 +77,6 @@ func (s *Server) foundation(onStop onStop, listener net.Listener) (*foundation, 
 
 	served := s.options.servedSchemes()
 	openapi.Apply(config, "Annex", definitions(s.options.Groups, served...), served...)
-	describeTokens(config)
 	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	fences, err := fencing.NewMetrics(legacyregistry.Register)
 	if err != nil {

@@ -11,13 +11,10 @@ import (
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	apiextensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	"k8s.io/apimachinery/pkg/runtime"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	aggregatoropenapi "k8s.io/kube-aggregator/pkg/generated/openapi"
 	"k8s.io/kube-openapi/pkg/common"
-	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/util"
-	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	nativeopenapi "github.com/kube-annex/annex/generated/openapi/native"
 	"github.com/kube-annex/annex/registry/native"
@@ -49,17 +46,6 @@ func definitions(groups []native.Group, schemes ...*runtime.Scheme) common.GetOp
 		}
 		return reachable
 	}
-}
-
-// describeTokens has the documents say that callers may sign in with a bearer token, and what they get who do not sign in.
-func describeTokens(config *genericapiserver.Config) {
-	const name, kind, in, header, description = "BearerToken", "apiKey", "header", "authorization", "Bearer Token authentication"
-	config.OpenAPIConfig.SecurityDefinitions = &spec.SecurityDefinitions{name: {
-		SecuritySchemeProps: spec.SecuritySchemeProps{Type: kind, Name: header, In: in, Description: description},
-	}}
-	config.OpenAPIV3Config.SecuritySchemes = spec3.SecuritySchemes{name: {
-		SecuritySchemeProps: spec3.SecuritySchemeProps{Type: kind, Name: header, In: in, Description: description},
-	}}
 }
 
 func include(into, all map[string]common.OpenAPIDefinition, name string) {

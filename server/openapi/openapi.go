@@ -8,6 +8,8 @@ import (
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // Apply makes the server publish OpenAPI v2 and v3 made from the definitions, under the given title. The schemes name
@@ -18,4 +20,17 @@ func Apply(config *genericapiserver.Config, title string, definitions common.Get
 	config.OpenAPIConfig.Info.Title = title
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	config.OpenAPIV3Config.Info.Title = title
+	describeTokens(config)
+}
+
+// describeTokens has the documents say that callers may sign in with a bearer token, and what they get who do not sign in. All servers
+// say it: an aggregator publishes what they have in common, such as the list of groups, as any one of them describes it.
+func describeTokens(config *genericapiserver.Config) {
+	const name, kind, in, header, description = "BearerToken", "apiKey", "header", "authorization", "Bearer Token authentication"
+	config.OpenAPIConfig.SecurityDefinitions = &spec.SecurityDefinitions{name: {
+		SecuritySchemeProps: spec.SecuritySchemeProps{Type: kind, Name: header, In: in, Description: description},
+	}}
+	config.OpenAPIV3Config.SecuritySchemes = spec3.SecuritySchemes{name: {
+		SecuritySchemeProps: spec3.SecuritySchemeProps{Type: kind, Name: header, In: in, Description: description},
+	}}
 }

@@ -42,7 +42,7 @@ func (c *Controller) collect(ctx context.Context, m *monitor, obj *meta) error {
 	case held && useless.Len() == 0:
 		return nil
 	case held:
-		return c.setOwners(ctx, m, obj, func(refs []metav1.OwnerReference) []metav1.OwnerReference { return without(refs, useless) })
+		return c.setOwners(ctx, m, obj, func(refs []metav1.OwnerReference) []metav1.OwnerReference { return relieved(refs, useless) })
 	}
 	policy := metav1.DeletePropagationBackground
 	switch {
@@ -69,6 +69,15 @@ func (c *Controller) collect(ctx context.Context, m *monitor, obj *meta) error {
 		return nil
 	}
 	return err
+}
+
+// relieved takes useless references from an object that some owner holds. One that would be left with none has lost that owner since
+// then: it stays as it is, for nobody would collect it afterwards, and is decided upon once more when its change is heard of.
+func relieved(refs []metav1.OwnerReference, useless sets.Set[types.UID]) []metav1.OwnerReference {
+	if kept := without(refs, useless); len(kept) > 0 {
+		return kept
+	}
+	return refs
 }
 
 func without(refs []metav1.OwnerReference, uids sets.Set[types.UID]) []metav1.OwnerReference {
