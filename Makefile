@@ -77,6 +77,9 @@ test-lifecycle: ## Turn every feature on and off in 50 rounds, with servers kill
 test-claims: ## Race both well-known claims for 2000 rounds instead of 100, with kills (some six minutes; ARGS='-seed N' …)
 	$(GO) test -count 1 -v -timeout 1h -run '^TestTheIDOutlivesTheMembership$$' ./test/claims -args -rounds 2000 $(ARGS)
 
+test-upkeep: kube ## Kill control planes in 10 rounds of work, and collect 10000 dependents (some six minutes; ARGS='-rounds N -seed N' …)
+	$(GO) test -count 1 -v -timeout 1h ./test/upkeep -args -rounds 10 -dependents 10000 $(ARGS)
+
 test-cycles: ## Begin and end 1000 terms of leadership instead of 50, and look for what is left over (some minutes)
 	$(GO) test -count 1 -v -timeout 1h -race -run '^TestCyclesLeaveNothingBehind$$' ./controllers/leadership -args -annex.cycles 1000
 
@@ -153,5 +156,5 @@ $(TOOLS)/golangci-lint:
 	@mkdir -p $(TOOLS)
 	$(GO) build -modfile=hack/tools/go.mod -o $(TOOLS)/ sigs.k8s.io/logtools/logcheck github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-.PHONY: help build run clean test test-unit test-integration test-e2e test-faults test-features test-lifecycle test-claims test-cycles conformance bench bench-leadership bench-features bench-balloons example-multikubelet generate fmt tidy lint \
+.PHONY: help build run clean test test-unit test-integration test-e2e test-faults test-features test-lifecycle test-claims test-cycles test-upkeep conformance bench bench-leadership bench-features bench-balloons example-multikubelet generate fmt tidy lint \
 	verify $(CHECKS) tools kube kube-specs protoc

@@ -1,0 +1,230 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package upkeep
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// clock is how moments are told.
+const clock = "15:04:05.000"
+
+// history follows etcd, and looks at quotas and certificates at every revision.
+type history struct {
+	decoder *decoder
+
+	mu      sync.Mutex
+	reached int64
+	arrived chan struct{}
+	// numbers of objects, by namespace and kind, of quotas by namespace, and certificates by request.
+	numbers      map[id]int64
+	quotas       map[string]map[string]*unstructured.Unstructured
+	certificates map[string]string
+	terms        map[string]bool
+	violations   []string
+	// lives are what has become of each object of stories, for people.
+	lives map[id][]string
+}
+
+func newHistory(d *decoder) *history {
+	return &history{
+		decoder: d, arrived: make(chan struct{}), numbers: map[id]int64{}, quotas: map[string]map[string]*unstructured.Unstructured{},
+		certificates: map[string]string{}, terms: map[string]bool{}, lives: map[id][]string{},
+	}
+}
+
+// follow goes on from a revision until the context ends. Members of etcd may be away in between.
+func (h *history) follow(ctx context.Context, client *clientv3.Client) error {
+	for ctx.Err() == nil {
+		if err := h.watch(ctx, client); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *history) watch(ctx context.Context, client *clientv3.Client) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h.mu.Lock()
+	next := h.reached + 1
+	h.mu.Unlock()
+	for response := range client.Watch(clientv3.WithRequireLeader(ctx), "/", clientv3.WithPrefix(), clientv3.WithRev(next)) {
+		if response.CompactRevision > 0 {
+			return fmt.Errorf("revision %d was compacted before it was seen", next)
+		}
+		if response.Err() != nil {
+			return nil //nolint:nilerr // the next watch goes on from where this one was
+		}
+		for _, event := range response.Events {
+			if err := h.take(event); err != nil {
+				return fmt.Errorf("revision %d, %s: %w", event.Kv.ModRevision, event.Kv.Key, err)
+			}
+		}
+	}
+	return nil
+}
+
+// take looks at one change. Rules hold after each of those that a transaction makes.
+func (h *history) take(event *clientv3.Event) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.reached = event.Kv.ModRevision
+	close(h.arrived)
+	h.arrived = make(chan struct{})
+	where, ok := place(string(event.Kv.Key))
+	if !ok {
+		return nil
+	}
+	kind := where
+	kind.name = ""
+	switch {
+	case event.Type == clientv3.EventTypeDelete:
+		h.tell(where, "deleted")
+		h.numbers[kind]--
+		if where.resource == "resourcequotas" {
+			delete(h.quotas[where.namespace], where.name)
+		}
+		return nil
+	case event.IsCreate():
+		h.numbers[kind]++
+		h.lookAtNumbers(where.namespace)
+	}
+	obj, err := h.decoder.decode(event.Kv.Value)
+	if err != nil {
+		return err
+	}
+	h.tell(where, fmt.Sprintf("deletion %v, finalizers %v, owners %v", obj.GetDeletionTimestamp(), obj.GetFinalizers(), sets.List(ownersOf(obj))))
+	switch where.resource {
+	case "resourcequotas":
+		h.lookAtQuota(where, obj)
+	case "certificatesigningrequests":
+		h.lookAtRequest(where, obj)
+	case "leases":
+		if holder, _, _ := unstructured.NestedString(obj.Object, "spec", "holderIdentity"); where.name == "annex-controlplane" && holder != "" {
+			h.terms[holder] = true
+		}
+	}
+	return nil
+}
+
+// tell puts down what has become of an object of a story.
+func (h *history) tell(where id, what string) {
+	if where.ours() {
+		h.lives[where] = append(h.lives[where], fmt.Sprintf("  revision %d at %s: %s", h.reached, time.Now().Format(clock), what))
+	}
+}
+
+// lifeOf is everything that has become of the object that a finding is about.
+func (h *history) lifeOf(finding string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for where, life := range h.lives {
+		if strings.HasPrefix(finding, where.String()+" ") {
+			return finding + "\n" + strings.Join(life, "\n")
+		}
+	}
+	return finding
+}
+
+func (h *history) violated(format string, args ...any) {
+	h.violations = append(h.violations, fmt.Sprintf("revision %d: ", h.reached)+fmt.Sprintf(format, args...))
+}
+
+func (h *history) lookAtNumbers(namespace string) {
+	for name, quota := range h.quotas[namespace] {
+		for limit, hard := range amounts(quota, "spec", "hard") {
+			if number := h.numbers[limited(namespace, limit)]; number > hard {
+				h.violated("there are %d %s in %s, of which %s allows %d", number, limit, namespace, name, hard)
+			}
+		}
+	}
+}
+
+func (h *history) lookAtQuota(where id, quota *unstructured.Unstructured) {
+	if h.quotas[where.namespace] == nil {
+		h.quotas[where.namespace] = map[string]*unstructured.Unstructured{}
+	}
+	h.quotas[where.namespace][where.name] = quota
+	hard := amounts(quota, "spec", "hard")
+	for name, used := range amounts(quota, "status", "used") {
+		if used > hard[name] {
+			h.violated("%s says that %d %s are used, and allows %d", where, used, name, hard[name])
+		}
+	}
+}
+
+func (h *history) lookAtRequest(where id, request *unstructured.Unstructured) {
+	certificate, _, _ := unstructured.NestedString(request.Object, "status", "certificate")
+	before := h.certificates[where.name]
+	h.certificates[where.name] = certificate
+	if certificate != "" && !approved(request) {
+		h.violated("%s has a certificate and is not approved", where)
+	}
+	if before != "" && before != certificate {
+		h.violated("%s has another certificate than before", where)
+	}
+}
+
+// waitFor waits until the history has reached a revision.
+func (h *history) waitFor(ctx context.Context, revision int64) error {
+	for {
+		h.mu.Lock()
+		reached, arrived := h.reached, h.arrived
+		h.mu.Unlock()
+		if reached >= revision {
+			return nil
+		}
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			return fmt.Errorf("etcd's history was seen up to revision %d, and not to %d: %w", reached, revision, ctx.Err())
+		}
+	}
+}
+
+func (h *history) found() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.violations)
+}
+
+func (h *history) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return fmt.Sprintf("%d revisions, %d terms", h.reached, len(h.terms))
+}
+
+// amounts are the numbers in a field of a quota.
+func amounts(quota *unstructured.Unstructured, field ...string) map[string]int64 {
+	list, _, _ := unstructured.NestedStringMap(quota.Object, field...)
+	all := map[string]int64{}
+	for name, amount := range maps.All(list) {
+		quantity, err := resource.ParseQuantity(amount)
+		if err != nil {
+			continue
+		}
+		all[name] = quantity.Value()
+	}
+	return all
+}
+
+func approved(request *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(request.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		return condition["type"] == "Approved"
+	})
+}
