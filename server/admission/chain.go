@@ -30,6 +30,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/compatibility"
 	"k8s.io/component-base/featuregate"
+
+	"github.com/kube-annex/annex/registry/native/admissionregistration"
 )
 
 // Server is what a chain needs of the server that it admits requests for.
@@ -175,6 +177,6 @@ type withoutReviews struct{}
 // Initialize implements admission.PluginInitializer.
 func (withoutReviews) Initialize(plugin admission.Interface) {
 	if wants, ok := plugin.(initializer.WantsExcludedAdmissionResources); ok {
-		wants.SetExcludedAdmissionResources(reviews())
+		wants.SetExcludedAdmissionResources(admissionregistration.Unseen())
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
+
+	"github.com/kube-annex/annex/registry/native/admissionregistration"
 )
 
 // groups are those that a server has, or nil for all that there are. A host may configure a lot that cannot concern an extension of it.
@@ -74,20 +76,8 @@ func (g groups) match(rules []admissionregistrationv1.RuleWithOperations) bool {
 	})
 }
 
-// reviews are what servers ask about users. They are not stored, and who could refuse them could lock everyone out.
-func reviews() []schema.GroupResource {
-	return []schema.GroupResource{
-		{Group: "authentication.k8s.io", Resource: "tokenreviews"},
-		{Group: "authentication.k8s.io", Resource: "selfsubjectreviews"},
-		{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
-		{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"},
-		{Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews"},
-		{Group: "authorization.k8s.io", Resource: "selfsubjectrulesreviews"},
-	}
-}
-
 func isReview(resource schema.GroupResource) bool {
-	return strings.HasPrefix(resource.Group, "auth") && slices.Contains(reviews(), resource)
+	return strings.HasPrefix(resource.Group, "auth") && slices.Contains(admissionregistration.Unseen(), resource)
 }
 
 // exemptFromWebhooks and exemptFromPolicies tell about requests that a plugin lets pass in any case. They do not wait for its

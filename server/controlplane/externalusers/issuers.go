@@ -98,7 +98,6 @@ func (i *issuers) reread(ctx context.Context, said string) string {
 		var made *generation
 		if made, err = i.start(ctx, next); err == nil {
 			i.current.Store(made)
-			context.AfterFunc(ctx, before.stop)
 			time.AfterFunc(takeover, before.stop)
 			logger.Info("The authentication configuration was read again", "file", i.path, "issuers", len(next.JWT))
 			return ""
