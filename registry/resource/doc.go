@@ -11,6 +11,7 @@
 //   - one endpoint a subresource that takes only the fields it is about (subresource.go);
 //   - reset fields for server-side apply, tables for kubectl, field selectors (resetfields.go, table.go, selectors.go);
 //   - the guard: "commit only if these other keys are unchanged" (guard.go, guardedclient.go, guardedstore.go);
+//   - how a server lists a kind whose types are their own hub, and how two groups share a store (served.go, sharing.go);
 //   - companions, keys that are written in the same transaction as their object, and fences, which make all writes of a
 //     request depend on such a key (kind.go, fence.go).
 //
