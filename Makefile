@@ -53,7 +53,7 @@ test-unit: ## Run the tests that lie beside the code; the registry's with the ra
 test-integration: ## Run the tests of our servers together, in process, with real etcd
 	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/integration/... ./test/lifecycle/...
 	$(GO) test -timeout $(TIMEOUT) -race ./test/gatedfields/...
-	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/faults/...
+	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/faults/singlewriter/...
 	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/features/... ./test/bench/features
 	$(GO) test -timeout $(TIMEOUT) ./test/claims/...
 
@@ -66,7 +66,7 @@ conformance: kube-specs ## Run Kubernetes' own end-to-end specs that need no nod
 	$(GO) test -count 1 -v -timeout 40m -run '^TestSpecs$$' ./test/conformance -args -all $(ARGS)
 
 test-faults: ## Run the single-writer proof with 1000 faults instead of 50 (some twenty minutes; ARGS='-seed N' …)
-	$(GO) test -count 1 -v -timeout 1h -parallel 4 ./test/faults -args -faults 1000 $(ARGS)
+	$(GO) test -count 1 -v -timeout 1h -parallel 4 ./test/faults/singlewriter -args -faults 1000 $(ARGS)
 
 test-features: ## Stop, pause and cut off replicas while a feature turns off, 20 times each instead of once (some minutes; ARGS='-seed N' …)
 	$(GO) test -count 1 -v -timeout 1h -parallel 4 ./test/features -args -rounds 20 $(ARGS)

@@ -6,5 +6,5 @@
 package leadership
 
 // waitForRunners is what the safety of the package rests on. The build tag takes it away, to show that the checker of
-// test/faults notices.
+// test/faults/singlewriter notices.
 const waitForRunners = true

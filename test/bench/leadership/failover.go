@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/kube-annex/annex/test/faults"
+	"github.com/kube-annex/annex/test/faults/singlewriter"
 )
 
 const rowKilled = "SIGKILL at 3 s/2 s/0.5 s to the successor's runners started, ms"
@@ -29,13 +29,13 @@ func bootTime() (int64, error) {
 }
 
 // newWorker returns a process with idle runners that has not been started.
-func newWorker(s settings, at server, name, namespace string, groups int, args ...string) (*faults.Worker, error) {
+func newWorker(s settings, at server, name, namespace string, groups int, args ...string) (*singlewriter.Worker, error) {
 	dir := filepath.Join(s.dir, namespace+"-"+strings.Map(alphanumeric, at.name))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	args = append([]string{"-kubeconfig", at.kubeconfig, "-namespace", namespace, "-groups", fmt.Sprint(groups), "-idle"}, args...)
-	return faults.NewWorker(name, s.worker, dir, args...), nil
+	return singlewriter.NewWorker(name, s.worker, dir, args...), nil
 }
 
 func alphanumeric(r rune) rune {
@@ -46,7 +46,7 @@ func alphanumeric(r rune) rune {
 }
 
 // led returns the groups whose runners run in the worker, with when they started.
-func led(w *faults.Worker) (map[string]int64, error) {
+func led(w *singlewriter.Worker) (map[string]int64, error) {
 	intervals, _, err := w.Report()
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func led(w *faults.Worker) (map[string]int64, error) {
 }
 
 // until waits until the workers lead so many groups each, and returns them.
-func until(ctx context.Context, limit time.Duration, holds func(counts []int) bool, workers ...*faults.Worker) ([]map[string]int64, error) {
+func until(ctx context.Context, limit time.Duration, holds func(counts []int) bool, workers ...*singlewriter.Worker) ([]map[string]int64, error) {
 	var all []map[string]int64
 	var counts []int
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, limit, true, func(context.Context) (bool, error) {

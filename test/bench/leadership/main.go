@@ -71,7 +71,7 @@ func run(ctx context.Context, s settings) (err error) {
 	}
 	defer func() { _ = os.RemoveAll(s.dir) }()
 	s.worker = filepath.Join(s.dir, "worker")
-	if err = build(ctx, s.root, s.worker, "./test/faults/worker"); err != nil {
+	if err = build(ctx, s.root, s.worker, "./test/faults/singlewriter/worker"); err != nil {
 		return err
 	}
 	annex, err := startAnnex(ctx, s)

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kube-annex/annex/test/faults"
+	"github.com/kube-annex/annex/test/faults/singlewriter"
 )
 
 const (
@@ -103,7 +103,7 @@ func startsAgain(ctx context.Context, s settings, at server, results *table) err
 
 // oneTerm waits until the n-th term works, notes how long after the one before that was, lets it be for a moment, and returns
 // how much memory the process has.
-func oneTerm(ctx context.Context, w *faults.Worker, n int, row string, at server, results *table) (float64, error) {
+func oneTerm(ctx context.Context, w *singlewriter.Worker, n int, row string, at server, results *table) (float64, error) {
 	deadline := time.Now().Add(time.Minute)
 	for {
 		intervals, _, err := w.Report()
@@ -128,7 +128,7 @@ func oneTerm(ctx context.Context, w *faults.Worker, n int, row string, at server
 	}
 }
 
-func addHeap(ctx context.Context, w *faults.Worker, row string, at server, results *table) error {
+func addHeap(ctx context.Context, w *singlewriter.Worker, row string, at server, results *table) error {
 	bytes, err := w.Heap(ctx)
 	results.addValue(row, at, float64(bytes)/(1<<20))
 	return err

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kube-annex/annex/test/faults"
+	"github.com/kube-annex/annex/test/faults/singlewriter"
 )
 
 const (
@@ -29,7 +29,7 @@ func spread(ctx context.Context, s settings, at server, results *table) error {
 	if _, err := namespace(ctx, at, spreadNamespace); err != nil {
 		return err
 	}
-	var replicas []*faults.Worker
+	var replicas []*singlewriter.Worker
 	for i := range spreadReplicas {
 		replica, err := newWorker(s, at, fmt.Sprintf("replica%d", i), spreadNamespace, spreadGroups, "-spread")
 		if err != nil {

@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package faults proves that groups under controllers/leadership have one writer at a time, whatever happens to their processes.
+// Package singlewriter proves that groups under controllers/leadership have one writer at a time, whatever happens to their processes.
 //
 // Three workers (the program below worker) campaign for ten groups. They reach `annex up` through proxies that delay, cut off,
 // swallow and refuse requests; they are stopped, killed, told to hand over; their Leases are edited and deleted; the server is
@@ -16,4 +16,4 @@
 // Both must fail when what they check is taken away: tests run workers that let go too early, and proxies that drop the header.
 //
 // Every failure prints the seed. Schedules of faults follow from it; how requests and faults interleave does not.
-package faults
+package singlewriter

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command worker campaigns for groups whose runners write all the time, and tells on standard output when each of them starts and
-// stops. It is what test/faults stops, kills and cuts off. Commands come on standard input, a line each; see commands.go.
+// stops. It is what test/faults/singlewriter stops, kills and cuts off. Commands come on standard input, a line each; see commands.go.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package faults_test
+package singlewriter_test
 
 import (
 	"flag"
@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/kube-annex/annex/controllers/leadership"
-	"github.com/kube-annex/annex/test/faults"
+	"github.com/kube-annex/annex/test/faults/singlewriter"
 	"github.com/kube-annex/annex/test/harness"
 )
 
-const root = "../.."
+const root = "../../.."
 
 var (
 	faultCount = flag.Int("faults", 50, "how many faults each proof has")
@@ -28,7 +28,7 @@ func soon() leadership.Timings {
 	}
 }
 
-func start(t *testing.T, options faults.Options, tags ...string) *faults.Proof {
+func start(t *testing.T, options singlewriter.Options, tags ...string) *singlewriter.Proof {
 	t.Helper()
 	options.Seed = *seedFlag
 	if options.Seed == 0 {
@@ -36,22 +36,22 @@ func start(t *testing.T, options faults.Options, tags ...string) *faults.Proof {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("seed %d; again with: go test -count=1 -timeout 1h -run '^%s$' ./test/faults -args -seed=%d -faults=%d", options.Seed, t.Name(), options.Seed, *faultCount)
+			t.Logf("seed %d; again with: go test -count=1 -timeout 1h -run '^%s$' ./test/faults/singlewriter -args -seed=%d -faults=%d", options.Seed, t.Name(), options.Seed, *faultCount)
 		}
 	})
 	options.Annex = harness.Annex(t, root)
-	options.Binary = harness.Build(t, "faults-worker", root, "./test/faults/worker", tags...)
+	options.Binary = harness.Build(t, "faults-worker", root, "./test/faults/singlewriter/worker", tags...)
 	options.Namespace = "faults"
 	if options.Timings == (leadership.Timings{}) {
 		options.Timings = soon()
 	}
-	return faults.Start(t, options)
+	return singlewriter.Start(t, options)
 }
 
 // TestEveryWriteBelongsToTheTermOfItsRevision has all faults, and checks each write in etcd's history.
 func TestEveryWriteBelongsToTheTermOfItsRevision(t *testing.T) {
 	t.Parallel()
-	proof := start(t, faults.Options{Faults: faults.AllFaults})
+	proof := start(t, singlewriter.Options{Faults: singlewriter.AllFaults})
 	proof.Run(t, *faultCount)
 	proof.Settle(t)
 	proof.Finish(t)
@@ -61,7 +61,7 @@ func TestEveryWriteBelongsToTheTermOfItsRevision(t *testing.T) {
 // TestRunnersOfAGroupNeverRunAtTheSameTime has no fence, and all faults that a process can notice in time.
 func TestRunnersOfAGroupNeverRunAtTheSameTime(t *testing.T) {
 	t.Parallel()
-	proof := start(t, faults.Options{Faults: faults.Unpaused(), Plain: true})
+	proof := start(t, singlewriter.Options{Faults: singlewriter.Unpaused(), Plain: true})
 	proof.Run(t, *faultCount)
 	proof.Settle(t)
 	proof.Finish(t)
@@ -73,17 +73,17 @@ const few = 30
 
 func TestLettingGoBeforeRunnersHaveReturnedIsNoticed(t *testing.T) {
 	t.Parallel()
-	proof := start(t, faults.Options{Faults: faults.Named("hand-over", "interrupt", "refuse"), Plain: true}, "-tags", "annex_release_early")
+	proof := start(t, singlewriter.Options{Faults: singlewriter.Named("hand-over", "interrupt", "refuse"), Plain: true}, "-tags", "annex_release_early")
 	wantNoticed(t, proof)
 }
 
 func TestWritesThatNameNoTermAreNoticed(t *testing.T) {
 	t.Parallel()
-	proof := start(t, faults.Options{Faults: faults.Named("delay", "pause"), DropTerms: true})
+	proof := start(t, singlewriter.Options{Faults: singlewriter.Named("delay", "pause"), DropTerms: true})
 	wantNoticed(t, proof)
 }
 
-func wantNoticed(t *testing.T, proof *faults.Proof) {
+func wantNoticed(t *testing.T, proof *singlewriter.Proof) {
 	t.Helper()
 	proof.Run(t, few)
 	t.Log(proof.Summary(t))
