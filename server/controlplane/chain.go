@@ -19,6 +19,7 @@ import (
 
 	"github.com/kube-annex/annex/registry/native"
 	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/inprocess"
 	"github.com/kube-annex/annex/server/controlplane/remoteopenapi"
 	"github.com/kube-annex/annex/server/options"
 )
@@ -36,6 +37,9 @@ type chain struct {
 	native          *genericapiserver.GenericAPIServer
 	aggregator      *aggregatorapiserver.APIAggregator
 	remoteDocuments *remoteopenapi.Documents
+	// shortcut and proxyIdentity are nil where no server is in this process.
+	shortcut      *inprocess.Shortcut
+	proxyIdentity *inprocess.Identity
 }
 
 // destroy stops what the constructors have started, where the chain is not going to run.
@@ -81,6 +85,12 @@ func (s *Server) assemble(c *chain) error {
 	c.remoteDocuments = remoteopenapi.New(availability.Servers{
 		Resolver: s.options.ServiceResolver, CertFile: s.options.ProxyClientCertFile, KeyFile: s.options.ProxyClientKeyFile,
 	})
+	if s.options.InProcess != nil {
+		if c.proxyIdentity, err = inprocess.NewIdentity(s.options.ProxyClientCertFile, s.options.ProxyClientKeyFile); err != nil {
+			return err
+		}
+		c.shortcut = inprocess.New(s.options.InProcess, c.proxyIdentity)
+	}
 	aggregator, err := s.aggregatorConfig(c)
 	if err != nil {
 		return err
@@ -102,7 +112,11 @@ func (s *Server) assemble(c *chain) error {
 		if c.aggregator, err = aggregator.Complete().NewWithDelegate(c.native); err != nil {
 			return fmt.Errorf("build the aggregator: %w", err)
 		}
-		c.remoteDocuments.Follow(c.aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister())
+		services := c.aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister()
+		c.remoteDocuments.Follow(services)
+		if c.shortcut != nil {
+			c.shortcut.Follow(services)
+		}
 	}
 	c.front().ShutdownTimeout = options.DrainTimeout
 	return nil
@@ -181,7 +195,11 @@ func (s *Server) aggregatorConfig(c *chain) (*aggregatorapiserver.Config, error)
 	config.SkipOpenAPIInstallation = true
 	withFilters := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
-		return withFilters(c.remoteDocuments.InFrontOf(api), config)
+		api = c.remoteDocuments.InFrontOf(api)
+		if c.shortcut != nil {
+			api = c.shortcut.InFrontOf(api)
+		}
+		return withFilters(api, config)
 	}
 	return &aggregatorapiserver.Config{
 		GenericConfig: config,

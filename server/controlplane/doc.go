@@ -9,6 +9,8 @@
 //
 //	aggregator → native kinds → custom resources → 404
 //
+// Remote servers that are in this process after all (Options.InProcess) get their requests without a connection; see package inprocess.
+//
 // Options.Groups adds kinds of one's own to the native ones. Custom resources and the aggregator can be left out, and the rest is served as
 // before. Options.Without leaves native kinds out, and what needs one that is not served is off, too: there are no namespaces to keep without
 // Namespace, requests are limited by number without FlowSchema and PriorityLevelConfiguration, and controllers run in every replica without

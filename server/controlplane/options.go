@@ -25,6 +25,7 @@ import (
 	"github.com/kube-annex/annex/server/admission"
 	"github.com/kube-annex/annex/server/controlplane/controllers/bootstrappolicy"
 	"github.com/kube-annex/annex/server/controlplane/externalusers"
+	"github.com/kube-annex/annex/server/controlplane/inprocess"
 	"github.com/kube-annex/annex/server/gates"
 	"github.com/kube-annex/annex/server/options"
 )
@@ -82,6 +83,8 @@ type Options struct {
 
 	// ServiceResolver finds the servers behind remote APIServices and webhooks. Without it there are none.
 	ServiceResolver aggregatorapiserver.ServiceResolver
+	// InProcess finds services that are in this process, which get their requests without a connection. They need ProxyClientCertFile.
+	InProcess inprocess.Find
 	// Authenticators and Authorizers are asked after the built-in ones.
 	Authenticators []authenticator.Request
 	Authorizers    []authorizer.Authorizer

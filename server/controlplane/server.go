@@ -125,6 +125,9 @@ func (s *Server) serve(ctx, serving context.Context, stopServing func(), chain *
 	}
 	running.Go(func() { chain.admission.Run(serving) })
 	running.Go(func() { chain.users.Run(serving) })
+	if chain.proxyIdentity != nil {
+		running.Go(func() { chain.proxyIdentity.Run(serving) })
+	}
 	stopped := make(chan struct{})
 	var leading error
 	running.Go(func() {

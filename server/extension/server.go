@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -38,6 +39,8 @@ type Server struct {
 	options CompletedOptions
 	backend *etcd.Backend
 	ready   chan struct{}
+	// handler is set before ready is closed.
+	handler http.Handler
 
 	lifecycle ending
 }
@@ -49,6 +52,17 @@ func New(completed CompletedOptions, backend *etcd.Backend) *Server {
 
 // Ready is closed when /readyz is green for the first time.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Handler returns what answers the server's requests, for a host in the same process, or nil while the server is not ready. A request has to
+// come with the state of the connection on which its sender has shown a certificate.
+func (s *Server) Handler() http.Handler {
+	select {
+	case <-s.ready:
+		return s.handler
+	default:
+		return nil
+	}
+}
 
 // Run listens, serves, and returns when the context has ended and all requests under way have been answered. The
 // backend has to outlive it.
@@ -76,6 +90,7 @@ func (s *Server) Run(ctx context.Context) error {
 	running.Go(func() { s.lifecycle.run(ctx, built.engines.Run) })
 	running.Go(func() {
 		if err := options.WaitReady(ctx, built.server.LoopbackClientConfig); err == nil {
+			s.handler = built.server.Handler
 			close(s.ready)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -41,21 +42,35 @@ const (
 
 // serviceResolver sends the extension apiserver's service to where it listens, and asks about others whoever set that in code.
 type serviceResolver struct {
-	extension net.Addr
+	// extension is the server itself, for the host; nil for others.
+	extension *extension.Server
+	address   net.Addr
 	others    aggregatorapiserver.ServiceResolver
 }
 
 // ResolveEndpoint returns where the service is.
 func (r serviceResolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
 	known := registration.New()
-	if namespace != known.Service.Namespace || name != known.Service.Name || port != known.ServicePort {
-		if r.others != nil {
-			return r.others.ResolveEndpoint(namespace, name, port)
-		}
-		return nil, fmt.Errorf("there is no service %s/%s with port %d: this control plane has no Service kind, and knows only %s/%s with port %d",
-			namespace, name, port, known.Service.Namespace, known.Service.Name, known.ServicePort)
+	if isExtension(known, namespace, name, port) {
+		return &url.URL{Scheme: "https", Host: r.address.String()}, nil
 	}
-	return &url.URL{Scheme: "https", Host: r.extension.String()}, nil
+	if r.others != nil {
+		return r.others.ResolveEndpoint(namespace, name, port)
+	}
+	return nil, fmt.Errorf("there is no service %s/%s with port %d: this control plane has no Service kind, and knows only %s/%s with port %d",
+		namespace, name, port, known.Service.Namespace, known.Service.Name, known.ServicePort)
+}
+
+// handler returns the handler of the extension apiserver for its service once it is ready: it needs no connection.
+func (r serviceResolver) handler(namespace, name string, port int32) http.Handler {
+	if r.extension == nil || !isExtension(registration.New(), namespace, name, port) {
+		return nil
+	}
+	return r.extension.Handler()
+}
+
+func isExtension(known registration.Registration, namespace, name string, port int32) bool {
+	return namespace == known.Service.Namespace && name == known.Service.Name && port == known.ServicePort
 }
 
 // register has the host serve the extension. Where a webhook or policy refuses that, it goes on trying: the host is needed to change them.

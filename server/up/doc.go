@@ -4,9 +4,11 @@
 // Package up runs everything in one process: embedded etcd, the control plane as a host, the extension apiserver
 // behind real APIServices of that host, and the extension's controllers. It is what `annex up` does, and what tests run in process.
 //
-// The parts meet as they would on separate machines: the host reaches the extension apiserver over TLS at the service
-// its APIServices name, and the extension apiserver authenticates and authorizes against the host with a kubeconfig.
-// Only the name of the service is resolved in code, as the host has no Service kind.
+// The parts meet as they would on separate machines: the host reaches the extension apiserver at the service its APIServices
+// name, shows it the certificate of its front proxy, and names the user in headers; and the extension apiserver authenticates and
+// authorizes against the host with a kubeconfig. Only two things are done in code: the name of the service is resolved there, as the host has no
+// Service kind; and requests for the extension's kinds are handed to its handler, by the same rules but without TLS in between
+// (package server/controlplane/inprocess). Discovery and OpenAPI documents take the connection.
 //
 // Starting: the lock of the data directory, both ports, etcd, the certificates and kubeconfigs, then both servers side by
 // side, the APIServices, and last the controllers, which nobody has to wait for. Since the lock proves that the former process is

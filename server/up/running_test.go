@@ -44,8 +44,8 @@ func run(t *testing.T, dir string) *running {
 	return r
 }
 
-// begin starts a server on free ports. It is stopped with the test at the latest.
-func begin(t *testing.T, dir string) *running {
+// begin starts a server on free ports. It is stopped with the test at the latest. Each function may change the options first.
+func begin(t *testing.T, dir string, change ...func(*Options)) *running {
 	t.Helper()
 	o := NewOptions()
 	o.DataDir = dir
@@ -55,6 +55,9 @@ func begin(t *testing.T, dir string) *running {
 	var err error
 	if o.Extension.Serving.Listener, err = o.Extension.Serving.Listen(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range change {
+		f(o)
 	}
 	r := &running{dir: dir, out: &output{}, ended: make(chan struct{})}
 	o.Out = r.out

@@ -145,11 +145,12 @@ func (s *Server) serve(ctx context.Context, backend *etcd.Backend, made *certifi
 	if err != nil {
 		return err
 	}
-	host, err := s.host(backend, made, hostListener, extensionListener, candidate, gates)
+	annex, err := s.extension(backend, made, extensionListener, extensionKubeconfig, gates)
 	if err != nil {
 		return err
 	}
-	annex, err := s.extension(backend, made, extensionListener, extensionKubeconfig, gates)
+	services := serviceResolver{extension: annex, address: extensionListener.Addr(), others: s.options.ControlPlane.ServiceResolver}
+	host, err := s.host(backend, made, hostListener, services, candidate, gates)
 	if err != nil {
 		return err
 	}
@@ -220,7 +221,7 @@ func (s *Server) finish(ctx context.Context, began, servers time.Time, made *cer
 	return nil
 }
 
-func (s *Server) host(backend *etcd.Backend, made *certificates, listener, extensionListener net.Listener, beside *leadership.Candidate, gates *featuregate.Gate) (*controlplane.Server, error) {
+func (s *Server) host(backend *etcd.Backend, made *certificates, listener net.Listener, services serviceResolver, beside *leadership.Candidate, gates *featuregate.Gate) (*controlplane.Server, error) {
 	o := *s.options.ControlPlane
 	o.Gates, o.Leadership = gates, s.options.Leadership
 	o.Leadership.BeforeExit = s.beforeExit(backend)
@@ -244,7 +245,7 @@ func (s *Server) host(backend *etcd.Backend, made *certificates, listener, exten
 	o.RequestHeaderCAFile = made.proxyCA.CertFile()
 	o.RequestHeaderAllowedNames = []string{proxyUser}
 	o.ProxyClientCertFile, o.ProxyClientKeyFile = made.proxy.CertFile, made.proxy.KeyFile
-	o.ServiceResolver = serviceResolver{extension: extensionListener.Addr(), others: o.ServiceResolver}
+	o.ServiceResolver, o.InProcess = services, services.handler
 	completed, err := o.Complete()
 	if err != nil {
 		return nil, fmt.Errorf("configure the control plane: %w", err)
@@ -259,7 +260,7 @@ func (s *Server) extension(backend *etcd.Backend, made *certificates, listener n
 	o.Serving.CertFile, o.Serving.KeyFile = made.extension.CertFile, made.extension.KeyFile
 	o.Host.Kubeconfig = kubeconfig
 	if o.ServiceResolver == nil {
-		o.ServiceResolver = serviceResolver{extension: listener.Addr(), others: s.options.ControlPlane.ServiceResolver}
+		o.ServiceResolver = serviceResolver{address: listener.Addr(), others: s.options.ControlPlane.ServiceResolver}
 	}
 	completed, err := o.Complete()
 	if err != nil {

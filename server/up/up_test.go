@@ -297,7 +297,7 @@ func TestStoppedWhileStarting(t *testing.T) {
 
 func TestServicesAreResolvedByName(t *testing.T) {
 	t.Parallel()
-	resolver := serviceResolver{extension: &net.TCPAddr{IP: loopback(), Port: 1234}}
+	resolver := serviceResolver{address: &net.TCPAddr{IP: loopback(), Port: 1234}}
 	url, err := resolver.ResolveEndpoint("annex-system", "annex-apiserver", 443)
 	if err != nil || url.String() != "https://127.0.0.1:1234" {
 		t.Errorf("the extension apiserver is at %v (%v), want https://127.0.0.1:1234", url, err)
