@@ -96,8 +96,8 @@ func (s *Shortcut) pass(r *http.Request, caller user.Info) (_ *http.Request, don
 	}
 	// The server must not find what the control plane keeps in the context: who is authenticated, audit records, deadlines' outcomes.
 	ctx, cancel := context.WithCancelCause(context.Background())
-	forget := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) }) //nolint:contextcheck // on purpose, see above
-	passed := r.WithContext(ctx)
+	forget := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) })
+	passed := r.WithContext(ctx) //nolint:contextcheck // on purpose, see above
 	passed.Header = r.Header.Clone()
 	passed.TLS = connection
 	if id, ok := audit.AuditIDFrom(r.Context()); ok {
