@@ -15,7 +15,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
-	"k8s.io/apiserver/pkg/authentication/request/x509"
 	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -23,6 +22,7 @@ import (
 	"github.com/kube-annex/annex/server/controlplane/controllers/authenticationtrust"
 	"github.com/kube-annex/annex/server/controlplane/externalusers"
 	"github.com/kube-annex/annex/server/controlplane/serviceaccounts"
+	"github.com/kube-annex/annex/server/options"
 )
 
 // applyAuthentication sets up who callers are, and returns what extension servers are to be told of it.
@@ -48,8 +48,7 @@ func (o *completedOptions) applyAuthentication(config *genericapiserver.Config, 
 		if err := config.Authentication.ApplyClientCert(headers.CAContentProvider, config.SecureServing); err != nil {
 			return trust, fmt.Errorf("accept certificates of --requestheader-client-ca-file: %w", err)
 		}
-		authenticators = append(authenticators, headerrequest.NewDynamicVerifyOptionsSecure(headers.CAContentProvider.VerifyOptions,
-			headers.AllowedClientNames, headers.UsernameHeaders, headers.UIDHeaders, headers.GroupHeaders, headers.ExtraHeaderPrefixes))
+		authenticators = append(authenticators, options.ProxyCertificates(headers))
 	}
 	if o.ClientCAFile != "" {
 		clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", o.ClientCAFile)
@@ -60,7 +59,7 @@ func (o *completedOptions) applyAuthentication(config *genericapiserver.Config, 
 		if err := config.Authentication.ApplyClientCert(clientCA, config.SecureServing); err != nil {
 			return trust, fmt.Errorf("accept certificates of --client-ca-file: %w", err)
 		}
-		authenticators = append(authenticators, x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion))
+		authenticators = append(authenticators, options.UserCertificates(clientCA))
 	}
 	// Service accounts come first: an issuer elsewhere may have to be asked about a token that it does not know.
 	bearers := tokenunion.New(users)

@@ -11,6 +11,9 @@ import (
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authentication/request/union"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
@@ -82,28 +85,32 @@ func (a *Authentication) ApplyTo(config *genericapiserver.Config, reviews authen
 	if proxies == nil {
 		proxies = host.RequestHeader()
 	}
-	anonymous := &apiserver.AnonymousAuthConfig{Enabled: true}
-	for _, path := range healthPaths {
-		anonymous.Conditions = append(anonymous.Conditions, apiserver.AnonymousAuthCondition{Path: path})
-	}
 	delegating := authenticatorfactory.DelegatingAuthenticatorConfig{
-		Anonymous:                          anonymous,
-		TokenAccessReviewClient:            reviews,
-		TokenAccessReviewTimeout:           10 * time.Second,
-		WebhookRetryBackoff:                reviewBackoff(),
-		CacheTTL:                           a.TokenTTL,
-		ClientCertificateCAContentProvider: clientCAs,
-		RequestHeaderConfig:                proxies,
+		TokenAccessReviewClient:  reviews,
+		TokenAccessReviewTimeout: 10 * time.Second,
+		WebhookRetryBackoff:      reviewBackoff(),
+		CacheTTL:                 a.TokenTTL,
 	}
-	authenticator, schemes, err := delegating.New()
+	tokens, schemes, err := delegating.New()
 	if err != nil {
 		return fmt.Errorf("delegate authentication to the host: %w", err)
 	}
-	config.Authentication.Authenticator = authenticator
+	// The proxy comes first: its certificate says who proxies, and not who calls.
+	known := group.NewAuthenticatedGroupAdder(union.New(ProxyCertificates(proxies), UserCertificates(clientCAs), tokens))
+	config.Authentication.Authenticator = union.NewFailOnError(known, anonymous.NewAuthenticator(healthOnly()))
 	config.Authentication.RequestHeaderConfig = proxies
 	if config.OpenAPIConfig != nil {
 		config.OpenAPIConfig.SecurityDefinitions = schemes
 	}
 	config.SecureServing.ClientCA = dynamiccertificates.NewUnionCAContentProvider(clientCAs, proxies.CAContentProvider)
 	return nil
+}
+
+// healthOnly is where callers without any identity are let in.
+func healthOnly() []apiserver.AnonymousAuthCondition {
+	var conditions []apiserver.AnonymousAuthCondition
+	for _, path := range healthPaths {
+		conditions = append(conditions, apiserver.AnonymousAuthCondition{Path: path})
+	}
+	return conditions
 }

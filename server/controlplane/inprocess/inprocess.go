@@ -94,10 +94,8 @@ func (s *Shortcut) pass(r *http.Request, caller user.Info) (_ *http.Request, don
 	if err != nil {
 		return nil, nil, err
 	}
-	// The server must not find what the control plane keeps in the context: who is authenticated, audit records, deadlines' outcomes.
-	ctx, cancel := context.WithCancelCause(context.Background())
-	forget := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) })
-	passed := r.WithContext(ctx) //nolint:contextcheck // on purpose, see above
+	ctx, cancel := ownContext(r.Context())
+	passed := r.WithContext(ctx)
 	passed.Header = r.Header.Clone()
 	passed.TLS = connection
 	if id, ok := audit.AuditIDFrom(r.Context()); ok {
@@ -109,8 +107,16 @@ func (s *Shortcut) pass(r *http.Request, caller user.Info) (_ *http.Request, don
 		uid = caller.GetUID()
 	}
 	transport.SetAuthProxyHeaders(passed, caller.GetName(), uid, caller.GetGroups(), caller.GetExtra())
-	return passed, func() {
+	return passed, cancel, nil
+}
+
+// ownContext returns a context that ends when the user's does, or is cancelled, and has nothing of what the control plane keeps in that: the
+// server must not mistake who is authenticated, what is audited and how a path was read for what it has found out by itself.
+func ownContext(users context.Context) (_ context.Context, cancel func()) {
+	ctx, end := context.WithCancelCause(context.Background())
+	forget := context.AfterFunc(users, func() { end(context.Cause(users)) })
+	return ctx, func() {
 		forget()
-		cancel(nil)
-	}, nil
+		end(nil)
+	}
 }

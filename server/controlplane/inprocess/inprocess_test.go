@@ -168,16 +168,18 @@ func TestOtherRequestsGoToTheProxy(t *testing.T) {
 		request func(*testing.T) *http.Request
 		change  func(*apiregistrationv1.APIService)
 	}{
-		"discovery of a group":   {request: func(t *testing.T) *http.Request { t.Helper(); return get(t, "/apis/test.example.com/v1") }},
-		"another group":          {request: func(t *testing.T) *http.Request { t.Helper(); return get(t, "/apis/other.example.com/v1/things/a") }},
-		"another version":        {request: func(t *testing.T) *http.Request { t.Helper(); return get(t, "/apis/test.example.com/v2/things/a") }},
-		"the core group":         {request: func(t *testing.T) *http.Request { t.Helper(); return get(t, "/api/v1/namespaces/a") }},
-		"something else":         {request: func(t *testing.T) *http.Request { t.Helper(); return get(t, "/healthz") }},
-		"an upgrade":             {request: upgrade},
-		"a server far away":      {change: func(s *apiregistrationv1.APIService) { s.Spec.Service.Name = "far" }},
-		"another port":           {change: func(s *apiregistrationv1.APIService) { s.Spec.Service.Port = &far }},
-		"a local APIService":     {change: func(s *apiregistrationv1.APIService) { s.Spec.Service = nil }},
-		"one that is not there":  {change: func(s *apiregistrationv1.APIService) { s.Status.Conditions[0].Status = apiregistrationv1.ConditionFalse }},
+		"discovery of a group": {request: func(t *testing.T) *http.Request { t.Helper(); return get(t, "/apis/test.example.com/v1") }},
+		"another group":        {request: func(t *testing.T) *http.Request { t.Helper(); return get(t, "/apis/other.example.com/v1/things/a") }},
+		"another version":      {request: func(t *testing.T) *http.Request { t.Helper(); return get(t, "/apis/test.example.com/v2/things/a") }},
+		"the core group":       {request: func(t *testing.T) *http.Request { t.Helper(); return get(t, "/api/v1/namespaces/a") }},
+		"something else":       {request: func(t *testing.T) *http.Request { t.Helper(); return get(t, "/healthz") }},
+		"an upgrade":           {request: upgrade},
+		"a server far away":    {change: func(s *apiregistrationv1.APIService) { s.Spec.Service.Name = "far" }},
+		"another port":         {change: func(s *apiregistrationv1.APIService) { s.Spec.Service.Port = &far }},
+		"a local APIService":   {change: func(s *apiregistrationv1.APIService) { s.Spec.Service = nil }},
+		"one that is not there": {change: func(s *apiregistrationv1.APIService) {
+			s.Status.Conditions[0].Status = apiregistrationv1.ConditionFalse
+		}},
 		"one nobody has seen to": {change: func(s *apiregistrationv1.APIService) { s.Status.Conditions = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
