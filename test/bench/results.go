@@ -5,37 +5,118 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
-	"io"
+	"math"
 	"os"
-	"slices"
-	"strings"
+	"runtime"
+	"time"
 )
 
-// baseline is the peer that ratios are to.
-const baseline = "CRD"
-
-// results are all measurements by work and peer, one a round.
-type results struct {
-	settings settings
-	peers    []string
-	Rounds   map[string]map[string][]measurement `json:"rounds"`
+// sample is one work on one peer in one round.
+type sample struct {
+	Operations int     `json:"operations"`
+	Seconds    float64 `json:"seconds,omitempty"`
+	P50        float64 `json:"p50Milliseconds,omitempty"`
+	P99        float64 `json:"p99Milliseconds,omitempty"`
+	// CPU is in seconds and Resident in MiB, by the role of the process.
+	CPU      usage `json:"cpuSeconds,omitempty"`
+	Resident usage `json:"residentMiB,omitempty"`
+	// Heap is in bytes an object.
+	Heap float64 `json:"heapBytes,omitempty"`
 }
 
-func newResults(s settings, targets []*target) *results {
-	r := &results{settings: s, Rounds: map[string]map[string][]measurement{}}
-	for _, t := range targets {
-		r.peers = append(r.peers, t.name)
+// figure is something that a sample tells.
+type figure func(sample) float64
+
+func rate(s sample) float64 { return float64(s.Operations) / s.Seconds }
+func p50(s sample) float64  { return s.P50 }
+func p99(s sample) float64  { return s.P99 }
+func heap(s sample) float64 { return s.Heap }
+
+// cpu is in microseconds an operation, of all processes together.
+func cpu(s sample) float64 {
+	total := 0.0
+	for _, seconds := range s.CPU {
+		total += seconds
+	}
+	return total / float64(s.Operations) * 1e6
+}
+
+// cpuOf is the same of the processes of one role.
+func cpuOf(role string) figure {
+	return func(s sample) float64 { return s.CPU[role] / float64(s.Operations) * 1e6 }
+}
+
+func residentOf(role string) figure {
+	return func(s sample) float64 { return s.Resident[role] }
+}
+
+// results are all samples by work and peer, one a round.
+type results struct {
+	Settings map[string]any                 `json:"settings"`
+	Peers    []string                       `json:"peers"`
+	Rounds   map[string]map[string][]sample `json:"rounds"`
+	Goals    []judged                       `json:"goals"`
+	Chart    []bars                         `json:"chart"`
+}
+
+func newResults(s settings, peers []*peer) *results {
+	r := &results{
+		Rounds: map[string]map[string][]sample{},
+		Settings: map[string]any{
+			"rounds": s.rounds, "clients": s.clients, "stored": s.stored, "seconds": s.lasting.Seconds(), "watchers": s.watchers, "eventsPerSecond": s.perSecond,
+			"cores": runtime.NumCPU(), "go": runtime.Version(), "date": time.Now().UTC().Format(time.DateOnly), "load": loadAverage(),
+		},
+	}
+	for _, p := range peers {
+		r.Peers = append(r.Peers, p.name)
 	}
 	return r
 }
 
-func (r *results) add(work, peer string, m measurement) {
-	if r.Rounds[work] == nil {
-		r.Rounds[work] = map[string][]measurement{}
+// loadAverage is how busy the machine was before the run, for whoever reads the figures later.
+func loadAverage() string {
+	content, err := os.ReadFile("/proc/loadavg")
+	if err != nil || len(content) < 4 {
+		return "unknown"
 	}
-	r.Rounds[work][peer] = append(r.Rounds[work][peer], m)
+	return string(content[:4])
 }
+
+func (r *results) add(work string, p *peer, s sample) {
+	if r.Rounds[work] == nil {
+		r.Rounds[work] = map[string][]sample{}
+	}
+	r.Rounds[work][p.name] = append(r.Rounds[work][p.name], s)
+}
+
+// values are a figure of each round.
+func (r *results) values(work, peer string, of figure) []float64 {
+	var out []float64
+	for _, s := range r.Rounds[work][peer] {
+		out = append(out, of(s))
+	}
+	return out
+}
+
+// combine compares two figures round by round; there is nothing to compare where one was not measured in all rounds.
+func combine(one, other []float64, how func(one, other float64) float64) []float64 {
+	if len(one) != len(other) {
+		return nil
+	}
+	var out []float64
+	for i := range one {
+		if value := how(one[i], other[i]); !math.IsNaN(value) {
+			out = append(out, value)
+		}
+	}
+	return out
+}
+
+func quotient(one, other float64) float64   { return one / other }
+func difference(one, other float64) float64 { return one - other }
+
+// judge holds the results against the goals.
+func (r *results) judge() { r.Goals, r.Chart = judgeAll(r), chart(r) }
 
 func (r *results) write(path string) error {
 	content, err := json.MarshalIndent(r, "", "  ")
@@ -43,56 +124,4 @@ func (r *results) write(path string) error {
 		return err
 	}
 	return os.WriteFile(path, append(content, '\n'), 0o644)
-}
-
-// print writes one row a work: for each peer the median rate, p50 and p99, and the median of its ratios to the CRD in the same
-// round. Protobuf is held against the CRD's JSON, since a CRD has nothing else.
-func (r *results) print(out io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d rounds; %d clients; %d writes, %d gets, %d objects listed, %d watchers. Cells: operations a second (p50/p99 in ms), ratio of rates to the CRD (median, min–max).\n\n",
-		r.settings.rounds, r.settings.clients, r.settings.writes, r.settings.reads, r.settings.stored, r.settings.watchers)
-	fmt.Fprintf(&b, "| work | %s |\n|---|%s\n", strings.Join(r.peers, " | "), strings.Repeat("---|", len(r.peers)))
-	for _, work := range works {
-		cells := []string{work.name}
-		for _, peer := range r.peers {
-			cells = append(cells, r.cell(work, peer))
-		}
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
-	}
-	_, err := io.WriteString(out, b.String())
-	return err
-}
-
-func (r *results) cell(w work, peer string) string {
-	rounds := r.Rounds[w.name][peer]
-	if len(rounds) == 0 {
-		return "–"
-	}
-	text := fmt.Sprintf("%.0f (%.1f/%.1f)", median(rounds, rate), median(rounds, p50), median(rounds, p99))
-	against := r.Rounds[w.name][baseline]
-	if w.protobuf {
-		against = r.Rounds["list, JSON"][baseline]
-	}
-	if peer == baseline || len(against) != len(rounds) {
-		return text
-	}
-	ratios := make([]float64, len(rounds))
-	for i := range rounds {
-		ratios[i] = rounds[i].Rate / against[i].Rate
-	}
-	slices.Sort(ratios)
-	return fmt.Sprintf("%s **%.2f×** (%.2f–%.2f)", text, ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1])
-}
-
-func rate(m measurement) float64 { return m.Rate }
-func p50(m measurement) float64  { return m.P50 }
-func p99(m measurement) float64  { return m.P99 }
-
-func median(rounds []measurement, of func(measurement) float64) float64 {
-	values := make([]float64, len(rounds))
-	for i, m := range rounds {
-		values[i] = of(m)
-	}
-	slices.Sort(values)
-	return values[len(values)/2]
 }

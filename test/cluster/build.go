@@ -30,6 +30,10 @@ const (
 	Ginkgo = "ginkgo"
 	// Specs is the binary with Kubernetes' own end-to-end specs; Ginkgo wants such a name.
 	Specs = "specs.test"
+	// GenericControlPlane is Kubernetes' own sample of a control plane without containers.
+	GenericControlPlane = "sample-generic-controlplane"
+	// SampleAPIServer is Kubernetes' sample of an extension apiserver.
+	SampleAPIServer = "sample-apiserver"
 )
 
 // parts are binaries that are needed, and so built, together.
@@ -68,6 +72,17 @@ var specs = parts{
 	sources: []string{"specs/main.go"},
 }
 
+// samples are what Annex is measured against, beside kube-apiserver.
+var samples = parts{
+	name:  "samples-",
+	what:  "the sample servers of Kubernetes",
+	takes: "about a minute after the components",
+	programs: []program{
+		{GenericControlPlane, "k8s.io/kubernetes/pkg/controlplane/apiserver/samples/generic"},
+		{SampleAPIServer, "k8s.io/sample-apiserver"},
+	},
+}
+
 // Build returns the directory with the components. It compiles them, for some minutes, where that has not been done yet;
 // another process that is at it is waited for. root is the repository.
 func Build(ctx context.Context, root string, progress io.Writer) (string, error) {
@@ -77,6 +92,11 @@ func Build(ctx context.Context, root string, progress io.Writer) (string, error)
 // BuildSpecs is Build for Kubernetes' own end-to-end specs and what runs them.
 func BuildSpecs(ctx context.Context, root string, progress io.Writer) (string, error) {
 	return specs.build(ctx, root, progress)
+}
+
+// BuildSamples is Build for the sample servers of Kubernetes.
+func BuildSamples(ctx context.Context, root string, progress io.Writer) (string, error) {
+	return samples.build(ctx, root, progress)
 }
 
 func (p parts) build(ctx context.Context, root string, progress io.Writer) (string, error) {

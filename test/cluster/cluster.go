@@ -39,6 +39,8 @@ type Options struct {
 	Nodes []string
 	// APIServerArgs are added to kube-apiserver's flags.
 	APIServerArgs []string
+	// EtcdArgs are added to etcd's.
+	EtcdArgs []string
 }
 
 // Cluster is a running cluster.
@@ -72,7 +74,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	if err = os.MkdirAll(filepath.Join(c.options.Dir, "etcd"), 0o700); err != nil {
 		return err
 	}
-	if c.etcd, err = StartEtcd(ctx, c.options.Bin, filepath.Join(c.options.Dir, "etcd"), 1); err != nil {
+	if c.etcd, err = StartEtcd(ctx, c.options.Bin, filepath.Join(c.options.Dir, "etcd"), 1, c.options.EtcdArgs...); err != nil {
 		return err
 	}
 	if c.certificates, err = makeCertificates(filepath.Join(c.options.Dir, "pki")); err != nil {
@@ -104,6 +106,12 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 func (c *Cluster) URL() string {
 	return "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port))
 }
+
+// Etcd is where kube-apiserver keeps everything.
+func (c *Cluster) Etcd() *Etcd { return c.etcd }
+
+// APIServer is kube-apiserver.
+func (c *Cluster) APIServer() *Process { return c.apiServer }
 
 // Bin is the directory with the components.
 func (c *Cluster) Bin() string { return c.options.Bin }

@@ -25,8 +25,9 @@ type Etcd struct {
 	urls    []string
 }
 
-// StartEtcd starts a cluster of the etcd in bin, which keeps its data below dir, and waits until all members serve.
-func StartEtcd(ctx context.Context, bin, dir string, members int) (*Etcd, error) {
+// StartEtcd starts a cluster of the etcd in bin, which keeps its data below dir, and waits until all members serve. Members get more
+// flags where they are named.
+func StartEtcd(ctx context.Context, bin, dir string, members int, more ...string) (*Etcd, error) {
 	e := &Etcd{}
 	peers, initial := make([]string, members), make([]string, members)
 	for i := range members {
@@ -41,17 +42,19 @@ func StartEtcd(ctx context.Context, bin, dir string, members int) (*Etcd, error)
 		initial[i] = memberName(i) + "=" + peers[i]
 	}
 	for i := range members {
-		member, err := StartProcess(memberName(i), filepath.Join(dir, memberName(i)+".log"), filepath.Join(bin, "etcd"),
-			"--name="+memberName(i),
-			"--data-dir="+filepath.Join(dir, memberName(i)),
-			"--listen-client-urls="+e.urls[i],
-			"--advertise-client-urls="+e.urls[i],
-			"--listen-peer-urls="+peers[i],
-			"--initial-advertise-peer-urls="+peers[i],
-			"--initial-cluster="+strings.Join(initial, ","),
+		args := append([]string{
+			"--name=" + memberName(i),
+			"--data-dir=" + filepath.Join(dir, memberName(i)),
+			"--listen-client-urls=" + e.urls[i],
+			"--advertise-client-urls=" + e.urls[i],
+			"--listen-peer-urls=" + peers[i],
+			"--initial-advertise-peer-urls=" + peers[i],
+			"--initial-cluster=" + strings.Join(initial, ","),
 			"--log-level=warn",
 			// The data is as short-lived as the test.
-			"--unsafe-no-fsync")
+			"--unsafe-no-fsync",
+		}, more...)
+		member, err := StartProcess(memberName(i), filepath.Join(dir, memberName(i)+".log"), filepath.Join(bin, "etcd"), args...)
 		if err != nil {
 			e.Stop()
 			return nil, err
