@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,7 +25,11 @@ func AnnexFor(root string) (string, error) { return buildInto("annex", root, "./
 // Build builds another program of the repository once in a test process. The flags, such as -tags, are for `go build`.
 func Build(t testing.TB, name, root, target string, flags ...string) string {
 	t.Helper()
-	return build(t, strings.Join(append([]string{name}, flags...), ""), root, target, flags...)
+	for _, flag := range flags {
+		// A flag may name a file.
+		name += filepath.Base(flag)
+	}
+	return build(t, name, root, target, flags...)
 }
 
 // Example builds a program of artifacts/examples once in a test process. root is as for Annex.

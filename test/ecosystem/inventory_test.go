@@ -1,0 +1,74 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ecosystem
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/metadata"
+
+	"github.com/kube-annex/annex/test/harness"
+)
+
+const root = "../.."
+
+// inventory names all that a server has, but what comes and goes by itself.
+func inventory(ctx context.Context, server *harness.Server) ([]string, error) {
+	client, err := metadata.NewForConfig(server.Config)
+	if err != nil {
+		return nil, err
+	}
+	lists, err := server.Kubernetes.Discovery().ServerPreferredResources()
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, resource := range list.APIResources {
+			if !slices.Contains(resource.Verbs, "list") || resource.Name == "events" || resource.Name == "leases" {
+				continue
+			}
+			items, err := client.Resource(version.WithResource(resource.Name)).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, fmt.Errorf("list %s: %w", resource.Name, err)
+			}
+			for i := range items.Items {
+				found = append(found, fmt.Sprintf("%s.%s %s/%s", resource.Name, version.Group, items.Items[i].Namespace, items.Items[i].Name))
+			}
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+// wantInventory waits until a server has what it had before, and nothing else.
+func wantInventory(t *testing.T, server *harness.Server, want []string) {
+	t.Helper()
+	var last string
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		got, err := inventory(ctx, server)
+		if err != nil {
+			last = err.Error()
+			return false, nil
+		}
+		last = cmp.Diff(want, got)
+		return last == "", nil
+	})
+	if err != nil {
+		t.Errorf("the server does not have what it had before (-want,+got): %s", last)
+	}
+}

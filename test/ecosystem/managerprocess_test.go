@@ -1,0 +1,187 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ecosystem
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kube-annex/annex/test/harness"
+)
+
+// patience is how long anything may take on a busy machine.
+const patience = time.Minute
+
+// managerProcess is a running test/manager.
+type managerProcess struct {
+	health, metrics string
+
+	command *exec.Cmd
+	ended   chan struct{}
+	err     error
+
+	mu     sync.Mutex
+	output bytes.Buffer
+}
+
+func startManager(t *testing.T, kubeconfig string) *managerProcess {
+	t.Helper()
+	binary := harness.Build(t, "manager", filepath.Join(root, "test", "manager"), ".")
+	m := &managerProcess{health: "127.0.0.1:" + freePort(t), metrics: "127.0.0.1:" + freePort(t), ended: make(chan struct{})}
+	m.command = exec.Command(binary, "--kubeconfig", kubeconfig, "--health-address", m.health, "--metrics-address", m.metrics,
+		"--lease-duration=4s", "--renew-deadline=3s", "--retry-period=300ms")
+	m.command.Stdout, m.command.Stderr = m, m
+	m.command.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // where it puts its certificate
+	if err := m.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(m.ended)
+		m.err = m.command.Wait()
+	}()
+	t.Cleanup(func() { m.kill(t) })
+	return m
+}
+
+// Write collects what the process says.
+func (m *managerProcess) Write(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.output.Write(p)
+}
+
+func (m *managerProcess) said() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.output.String()
+}
+
+// waitFor returns once the process has said something.
+func (m *managerProcess) waitFor(t *testing.T, text string) {
+	t.Helper()
+	deadline := time.After(patience)
+	for !strings.Contains(m.said(), text) {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-m.ended:
+			t.Fatalf("the manager ended before it said %q: %v\n%s", text, m.err, m.said())
+		case <-deadline:
+			t.Fatalf("the manager did not say %q within %s; it said:\n%s", text, patience, m.said())
+		}
+	}
+}
+
+// wantStatus waits until the process answers, and returns the body.
+func (m *managerProcess) wantStatus(t *testing.T, url, token string, want int) string {
+	t.Helper()
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	deadline := time.Now().Add(patience)
+	for {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
+		}
+		response, err := client.Do(request)
+		if err == nil {
+			body, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if err != nil || response.StatusCode != want {
+				t.Errorf("GET %s: status %d, want %d (%v):\n%s", url, response.StatusCode, want, err, body)
+			}
+			return string(body)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("GET %s: %v; the manager said:\n%s", url, err, m.said())
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-m.ended:
+			t.Fatalf("the manager ended: %v\n%s", m.err, m.said())
+		}
+	}
+}
+
+func (m *managerProcess) kill(t *testing.T) {
+	t.Helper()
+	select {
+	case <-m.ended:
+		return
+	default:
+	}
+	_ = m.command.Process.Kill()
+	<-m.ended
+}
+
+// end signals the process, unless it has lost its Lease and ended by itself, and waits.
+func (m *managerProcess) end(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	_ = m.command.Process.Signal(signal)
+	select {
+	case <-m.ended:
+	case <-time.After(patience):
+		t.Fatalf("the manager did not end within %s; it said:\n%s", patience, m.said())
+	}
+	if m.err != nil && !strings.Contains(m.said(), "leader election lost") {
+		t.Errorf("the manager ended with %v; it said:\n%s", m.err, m.said())
+	}
+}
+
+// accountKubeconfig returns a file with which programs are who the token says.
+func accountKubeconfig(t *testing.T, admin *rest.Config, token string) string {
+	t.Helper()
+	authority, err := authorityOf(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["annex"] = &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthorityData: authority}
+	config.AuthInfos["account"] = &clientcmdapi.AuthInfo{Token: strings.TrimSpace(token)}
+	config.Contexts["annex"] = &clientcmdapi.Context{Cluster: "annex", AuthInfo: "account"}
+	config.CurrentContext = "annex"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func authorityOf(config *rest.Config) ([]byte, error) {
+	if len(config.CAData) > 0 {
+		return config.CAData, nil
+	}
+	return os.ReadFile(config.CAFile)
+}
+
+// freePort is one that nobody listened on a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
