@@ -15,6 +15,9 @@
 //	// … and whenever a feature has changed:
 //	publisher.Publish(permitted)
 //
+// Documents are built when somebody asks for them or their hashes, and kept compressed: built ones would take more memory than all else
+// that a server of a few kinds has, and most are never read. Without anything gated, that is what a Publisher is for.
+//
 // Only what is published changes. The definitions that server-side apply knows fields from stay complete, because objects
 // in storage may have a field that nobody may use at present.
 //

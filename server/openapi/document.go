@@ -21,23 +21,19 @@ const (
 	schemasRoot     = "/components/schemas/"
 )
 
-// document is one OpenAPI document of a server: the one of v2, or the one of a path in v3.
+// document is one OpenAPI document of a server as it has been built, with everything in it: the one of v2, or the one of a path in v3.
 type document struct {
-	// name is the document's path below /openapi/v3/; empty for v2.
-	name string
 	// modelsRoot is what precedes a model's name where it is referred to.
 	modelsRoot string
 	gated      Gated
 	references references
-	// published names the features that what is published now does without; nil before the first time.
-	published *string
-	// publish takes a document without what is hidden. version is the same for the same document.
-	publish func(h hidden, version string)
+	// encode returns the document without what is hidden, as JSON.
+	encode func(h hidden) ([]byte, error)
 }
 
 // newDocument keeps of what is gated that which the document has.
-func newDocument(name, modelsRoot string, gated Gated, paths []string, model func(name string) (*spec.Schema, bool)) *document {
-	d := &document{name: name, modelsRoot: modelsRoot}
+func newDocument(modelsRoot string, gated Gated, paths []string, model func(name string) (*spec.Schema, bool)) *document {
+	d := &document{modelsRoot: modelsRoot}
 	for _, field := range gated.Fields {
 		schema, ok := model(common.EscapeJsonPointer(field.Model))
 		if !ok {
@@ -56,12 +52,12 @@ func newDocument(name, modelsRoot string, gated Gated, paths []string, model fun
 	return d
 }
 
-func newV2(master *spec.Swagger, gated Gated, publish func(published *spec.Swagger, version string)) *document {
-	d := newDocument("", definitionsRoot, gated, slices.Collect(maps.Keys(master.Paths.Paths)), func(name string) (*spec.Schema, bool) {
+func newV2(master *spec.Swagger, gated Gated) *document {
+	d := newDocument(definitionsRoot, gated, slices.Collect(maps.Keys(master.Paths.Paths)), func(name string) (*spec.Schema, bool) {
 		schema, ok := master.Definitions[name]
 		return &schema, ok
 	})
-	d.publish = func(h hidden, version string) { publish(withoutV2(master, h), version) }
+	d.encode = func(h hidden) ([]byte, error) { return withoutV2(master, h).MarshalJSON() }
 	properties := d.properties(d.gated)
 	if !d.hasGated() {
 		return d
@@ -79,7 +75,7 @@ func newV2(master *spec.Swagger, gated Gated, publish func(published *spec.Swagg
 	return d
 }
 
-func newV3(name string, master *spec3.OpenAPI, gated Gated, publish func(published *spec3.OpenAPI, version string)) *document {
+func newV3(master *spec3.OpenAPI, gated Gated) *document {
 	if master.Paths == nil || master.Components == nil {
 		gated = Gated{}
 	}
@@ -87,11 +83,11 @@ func newV3(name string, master *spec3.OpenAPI, gated Gated, publish func(publish
 	if master.Paths != nil {
 		paths = slices.Collect(maps.Keys(master.Paths.Paths))
 	}
-	d := newDocument(name, schemasRoot, gated, paths, func(name string) (*spec.Schema, bool) {
+	d := newDocument(schemasRoot, gated, paths, func(name string) (*spec.Schema, bool) {
 		schema, ok := master.Components.Schemas[name]
 		return schema, ok
 	})
-	d.publish = func(h hidden, version string) { publish(withoutV3(master, h), version) }
+	d.encode = func(h hidden) ([]byte, error) { return withoutV3(master, h).MarshalJSON() }
 	properties := d.properties(d.gated)
 	if !d.hasGated() {
 		return d
@@ -123,29 +119,23 @@ func (d *document) properties(gated Gated) map[string]sets.Set[string] {
 	return properties
 }
 
-// show publishes the document without what is not permitted, unless it already is. It tells whether it was not.
-func (d *document) show(permitted sets.Set[string]) bool {
+// without returns the document without what is not permitted, as JSON.
+func (d *document) without(permitted sets.Set[string]) ([]byte, error) {
 	gated := d.gated.without(permitted)
-	version := strings.Join(gated.gates(), ",")
-	if d.published != nil && *d.published == version {
-		return false
-	}
-	d.published = &version
 	h := hidden{paths: sets.New[string](), properties: d.properties(gated)}
 	for path := range d.references.paths {
 		if slices.ContainsFunc(gated.Resources, func(resource Resource) bool { return resource.serves(path) }) {
 			h.paths.Insert(path)
 		}
 	}
-	if version != "" {
+	if len(gated.gates()) > 0 {
 		d.references.hide(&h)
 	}
-	d.publish(h, version)
-	return true
+	return d.encode(h)
 }
 
-// withoutV2 returns a document that shares with the master what is the same in both, and leaves the master as it is: it is what
-// the next one is made from, and other parts of it are shared with the definitions that server-side apply knows fields from.
+// withoutV2 returns a document that shares with the master what is the same in both, and leaves the master as it is: parts
+// of it are shared with the definitions that server-side apply knows fields from.
 func withoutV2(master *spec.Swagger, h hidden) *spec.Swagger {
 	out := *master
 	paths := *master.Paths

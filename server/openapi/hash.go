@@ -4,61 +4,72 @@
 package openapi
 
 import (
+	"bytes"
+	"crypto/sha512"
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/klog/v2"
+	"k8s.io/kube-openapi/pkg/handler3"
 )
 
-// anyHash serves the documents of OpenAPI v3 whatever the hash in their URL is. Where it is that of the document, clients may
-// keep the answer for good.
-type anyHash struct {
-	*mux.PathRecorderMux
-}
+const pathV3 = "/openapi/v3"
 
-// HandlePrefix serves documents.
-func (m anyHash) HandlePrefix(path string, handler http.Handler) {
-	m.PathRecorderMux.HandlePrefix(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		query := r.URL.Query()
-		hash := query.Get("hash")
-		if hash == "" {
-			handler.ServeHTTP(w, r)
+// serveV3 serves the list of documents of OpenAPI v3 and the documents, whatever the hash in their URL is. Where it is that of the
+// document, clients may keep the answer for good.
+func serveV3(paths *mux.PathRecorderMux, documents []*published) {
+	byName := map[string]*published{}
+	for _, document := range documents {
+		byName[document.name] = document
+	}
+	paths.Handle(pathV3, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		list, err := listV3(byName)
+		if err != nil {
+			klog.FromContext(r.Context()).Error(err, "Listing the OpenAPI documents")
+			http.Error(w, "service unavailable", http.StatusServiceUnavailable)
 			return
 		}
-		query.Del("hash")
-		url := *r.URL
-		url.RawQuery = query.Encode()
-		withoutHash := r.WithContext(r.Context())
-		withoutHash.URL = &url
-		handler.ServeHTTP(&hashed{ResponseWriter: w, etag: strconv.Quote(hash)}, withoutHash)
+		w.Header().Set("Etag", strconv.Quote(fmt.Sprintf("%X", sha512.Sum512(list))))
+		w.Header().Set("Content-Type", "application/json")
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(list))
+	}))
+	paths.HandlePrefix(pathV3+"/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		document, ok := byName[strings.TrimPrefix(r.URL.Path, pathV3+"/")]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		document.serve(w, r, acceptedV3)
 	}))
 }
 
-// hashed writes the answer to a request that names a hash. Only the answer tells which document it got.
-type hashed struct {
-	http.ResponseWriter
-	etag    string
-	started bool
-}
-
-// WriteHeader allows clients to keep the answer if it has the hash that was asked for.
-func (w *hashed) WriteHeader(status int) {
-	if header := w.Header(); !w.started && header.Get("Etag") == w.etag {
-		header.Set("Cache-Control", "public, immutable")
-		header.Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
+func listV3(documents map[string]*published) ([]byte, error) {
+	list := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
+	for name, document := range documents {
+		hash, err := document.hash()
+		if err != nil {
+			return nil, err
+		}
+		location := url.URL{Path: pathV3 + "/" + name, RawQuery: url.Values{"hash": {hash}}.Encode()}
+		list.Paths[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: location.String()}
 	}
-	w.started = true
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Write writes the header first.
-func (w *hashed) Write(body []byte) (int, error) {
-	if !w.started {
-		w.WriteHeader(http.StatusOK)
+	body, err := json.Marshal(list)
+	if err != nil {
+		return nil, fmt.Errorf("encode the list of OpenAPI documents: %w", err)
 	}
-	return w.ResponseWriter.Write(body)
+	return body, nil
 }
 
-// Unwrap is for http.ResponseController.
-func (w *hashed) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+// allowKeeping lets the client keep the answer to a request that names the document's hash.
+func allowKeeping(w http.ResponseWriter, r *http.Request, hash string) {
+	if r.URL.Query().Get("hash") == hash {
+		w.Header().Set("Cache-Control", "public, immutable")
+		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
+	}
+}

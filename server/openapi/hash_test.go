@@ -4,6 +4,8 @@
 package openapi_test
 
 import (
+	"compress/gzip"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -58,4 +60,45 @@ func TestAnyHashIsAnswered(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestDocumentsAreSentAsClientsReadThem(t *testing.T) {
+	t.Parallel()
+	s := start(t, allBut())
+	for _, document := range documents {
+		plain := s.document(document.path, document.accept).body
+		for encoding, compressed := range map[string]bool{
+			"gzip": true, "deflate, gzip;q=0.5": true, "identity": false, "gzip;q=0": false, "gzip; q=0, identity": false, "*": false,
+		} {
+			got := s.get(document.path, "Accept", document.accept, "Accept-Encoding", encoding)
+			if is := got.header.Get("Content-Encoding") == "gzip"; is != compressed {
+				t.Errorf("%s as %s, %q: compressed: %t, want %t", document.path, document.accept, encoding, is, compressed)
+			}
+			body := got.body
+			if compressed {
+				body = decompress(t, body)
+			}
+			if body != plain {
+				t.Errorf("%s as %s, %q: it is another document", document.path, document.accept, encoding)
+			}
+		}
+	}
+	for _, path := range []string{"/openapi/v3/apis/none.example.com/v1", "/openapi/v3/"} {
+		if got := s.get(path); got.status != http.StatusNotFound {
+			t.Errorf("%s: got %d", path, got.status)
+		}
+	}
+}
+
+func decompress(t *testing.T, body string) string {
+	t.Helper()
+	reader, err := gzip.NewReader(strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(plain)
 }

@@ -4,10 +4,14 @@
 package openapi
 
 import (
+	"fmt"
+	"weak"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/common/restfuladapter"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -20,7 +24,41 @@ func Apply(config *genericapiserver.Config, title string, definitions common.Get
 	config.OpenAPIConfig.Info.Title = title
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	config.OpenAPIV3Config.Info.Title = title
+	// The builders would make these themselves from what is for restful routes, once, and keep the first document for as long as them.
+	config.OpenAPIConfig.GetOperationIDAndTagsFromRoute = operationOf
+	config.OpenAPIV3Config.GetOperationIDAndTagsFromRoute = operationOf
 	describeTokens(config)
+}
+
+func operationOf(route common.Route) (id string, tags []string, err error) {
+	adapter, ok := route.(*restfuladapter.RouteAdapter)
+	if !ok {
+		return "", nil, fmt.Errorf("%s is no route of go-restful", route.Path())
+	}
+	return apiopenapi.GetOperationIDAndTags(adapter.Route)
+}
+
+// Release lets go of the definitions when all groups of all servers with this configuration are installed. They are made anew when somebody
+// asks for a document.
+func Release(config *genericapiserver.Config) { config.OpenAPIV3Config.Definitions = nil }
+
+// definitions are models by name.
+type definitions map[string]common.OpenAPIDefinition
+
+// definitionsV3 returns what documents of v3 are built from, which stays for as long as there are more to build.
+func (p *Publisher) definitionsV3() definitions {
+	if p.v3.Definitions != nil {
+		return p.v3.Definitions
+	}
+	if made := p.definitions.Value(); made != nil {
+		return *made
+	}
+	made := definitions(p.v3.GetDefinitions(func(name string) spec.Ref {
+		name, _ = p.v3.GetDefinitionName(name)
+		return spec.MustCreateRef("#" + schemasRoot + common.EscapeJsonPointer(name))
+	}))
+	p.definitions = weak.Make(&made)
+	return made
 }
 
 // describeTokens has the documents say that callers may sign in with a bearer token, and what they get who do not sign in. All servers

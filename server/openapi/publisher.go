@@ -6,9 +6,11 @@ package openapi
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"weak"
 
 	restful "github.com/emicklei/go-restful/v3"
 
@@ -18,13 +20,11 @@ import (
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/kube-openapi/pkg/builder"
-	"k8s.io/kube-openapi/pkg/cached"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/common/restfuladapter"
 	"k8s.io/kube-openapi/pkg/handler"
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/spec3"
-	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/kube-annex/annex/apis/gatedfield"
 )
@@ -36,9 +36,14 @@ type Publisher struct {
 	v2    *common.Config
 	v3    *common.OpenAPIV3Config
 
+	// building is held while a document is built. What is built shares parts with the definitions, and is changed while that is done.
+	building sync.Mutex
+	// definitions are those of v3 as long as several documents are built one after the other.
+	definitions weak.Pointer[definitions]
+
 	mu        sync.Mutex
 	permitted sets.Set[string]
-	documents []*document
+	documents []*published
 	followers map[int]func([]schema.GroupVersion)
 	nextID    int
 }
@@ -61,13 +66,9 @@ func (p *Publisher) ApplyTo(config *genericapiserver.Config) {
 // where a gated field or resource is not what the server has, because it would be published always.
 func (p *Publisher) Install(server *genericapiserver.GenericAPIServer) error {
 	services := server.Handler.GoRestfulContainer.RegisteredWebServices()
-	var documents []*document
+	var documents []*published
 	if p.v2 != nil {
-		document, err := p.installV2(server, services)
-		if err != nil {
-			return err
-		}
-		documents = append(documents, document)
+		documents = append(documents, p.installV2(server, services))
 	}
 	if p.v3 != nil {
 		versions, err := p.installV3(server, services)
@@ -88,44 +89,55 @@ func (p *Publisher) Install(server *genericapiserver.GenericAPIServer) error {
 	return nil
 }
 
-func (p *Publisher) installV2(server *genericapiserver.GenericAPIServer, services []*restful.WebService) (*document, error) {
-	master, err := builder.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(services), p.v2)
-	if err != nil {
-		return nil, fmt.Errorf("build OpenAPI v2: %w", err)
-	}
-	master.Definitions = handler.PruneDefaults(master.Definitions)
-	service := handler.NewOpenAPIService(master)
-	service.RegisterOpenAPIVersionedService("/openapi/v2", server.Handler.NonGoRestfulMux)
-	server.OpenAPIVersionedService, server.StaticOpenAPISpec = service, master
-	return newV2(master, p.gated, func(published *spec.Swagger, version string) {
-		service.UpdateSpecLazy(cached.Static(published, version))
-	}), nil
+func (p *Publisher) installV2(server *genericapiserver.GenericAPIServer, services []*restful.WebService) *published {
+	shown := &published{gated: p.gated, protobuf: handler.ToProtoBinary, build: func() (*document, error) {
+		p.building.Lock()
+		defer p.building.Unlock()
+		master, err := builder.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(services), p.v2)
+		if err != nil {
+			return nil, fmt.Errorf("build OpenAPI v2: %w", err)
+		}
+		master.Definitions = handler.PruneDefaults(master.Definitions)
+		return newV2(master, p.gated), nil
+	}}
+	server.Handler.NonGoRestfulMux.Handle("/openapi/v2", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shown.serve(w, r, acceptedV2)
+	}))
+	return shown
 }
 
-func (p *Publisher) installV3(server *genericapiserver.GenericAPIServer, services []*restful.WebService) ([]*document, error) {
-	service := handler3.NewOpenAPIService()
-	var documents []*document
+func (p *Publisher) installV3(server *genericapiserver.GenericAPIServer, services []*restful.WebService) ([]*published, error) {
+	var documents []*published
 	for _, web := range services {
-		name := strings.TrimPrefix(web.RootPath(), "/")
-		master, err := buildV3(p.v3, web)
-		if err != nil {
-			return nil, fmt.Errorf("build OpenAPI v3 of %q: %w", name, err)
+		shown := &published{name: strings.TrimPrefix(web.RootPath(), "/"), protobuf: handler3.ToV3ProtoBinary}
+		shown.build = func() (*document, error) {
+			master, err := p.buildV3(web)
+			if err != nil {
+				return nil, fmt.Errorf("build OpenAPI v3 of %q: %w", shown.name, err)
+			}
+			return newV3(master, p.gated), nil
 		}
-		documents = append(documents, newV3(name, master, p.gated, func(published *spec3.OpenAPI, version string) {
-			service.UpdateGroupVersionLazy(name, cached.Static(published, version))
-		}))
+		if len(p.gated.gates()) > 0 {
+			built, err := shown.build()
+			if err != nil {
+				return nil, err
+			}
+			shown.gated = built.gated
+		}
+		documents = append(documents, shown)
 	}
-	if err := service.RegisterOpenAPIV3VersionedService("/openapi/v3", anyHash{server.Handler.NonGoRestfulMux}); err != nil {
-		return nil, fmt.Errorf("serve OpenAPI v3: %w", err)
-	}
-	server.OpenAPIV3VersionedService = service
+	serveV3(server.Handler.NonGoRestfulMux, documents)
 	return documents, nil
 }
 
 // buildV3 has the generic apiserver build the document of one path, and takes it before it is published: what is published
 // cannot be read back.
-func buildV3(config *common.OpenAPIV3Config, web *restful.WebService) (*spec3.OpenAPI, error) {
+func (p *Publisher) buildV3(web *restful.WebService) (*spec3.OpenAPI, error) {
+	p.building.Lock()
+	defer p.building.Unlock()
+	config := p.v3
 	taking := *config
+	taking.Definitions = p.definitionsV3()
 	var taken *spec3.OpenAPI
 	taking.PostProcessSpec = func(built *spec3.OpenAPI) (_ *spec3.OpenAPI, err error) {
 		if config.PostProcessSpec != nil {
@@ -146,11 +158,11 @@ func buildV3(config *common.OpenAPIV3Config, web *restful.WebService) (*spec3.Op
 }
 
 // check finds out what is gated and cannot be hidden.
-func (p *Publisher) check(documents []*document) error {
+func (p *Publisher) check(documents []*published) error {
 	var errs []error
 	for _, field := range p.gated.Fields {
 		name := documentName(field.Kind.GroupVersion())
-		i := slices.IndexFunc(documents, func(d *document) bool { return d.name == name })
+		i := slices.IndexFunc(documents, func(d *published) bool { return d.name == name })
 		// Groups that are not served have no document.
 		if i >= 0 && !slices.ContainsFunc(documents[i].gated.Fields, func(had gatedfield.Field) bool { return had.Model == field.Model && had.Property == field.Property }) {
 			errs = append(errs, fmt.Errorf("the field %s of %s is gated by %s, but the OpenAPI of %s has no model %s with a property %s",
@@ -159,7 +171,7 @@ func (p *Publisher) check(documents []*document) error {
 	}
 	for _, resource := range p.gated.Resources {
 		name := documentName(resource.GroupVersion())
-		i := slices.IndexFunc(documents, func(d *document) bool { return d.name == name })
+		i := slices.IndexFunc(documents, func(d *published) bool { return d.name == name })
 		if i >= 0 && !slices.Contains(documents[i].gated.Resources, resource) {
 			errs = append(errs, fmt.Errorf("%s is gated by %s, but %s does not serve it", resource.Resource, resource.Gate, resource.GroupVersion()))
 		}
