@@ -14,13 +14,14 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/client-go/tools/cache"
-	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 
 	"github.com/kube-annex/annex/registry/native"
+	"github.com/kube-annex/annex/server/controlplane/aggregator"
 	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
 	"github.com/kube-annex/annex/server/controlplane/inprocess"
 	"github.com/kube-annex/annex/server/controlplane/remoteopenapi"
+	"github.com/kube-annex/annex/server/openapi"
 	"github.com/kube-annex/annex/server/options"
 )
 
@@ -35,7 +36,7 @@ type chain struct {
 	*foundation
 	customResources *apiextensionsapiserver.CustomResourceDefinitions
 	native          *genericapiserver.GenericAPIServer
-	aggregator      *aggregatorapiserver.APIAggregator
+	aggregator      *aggregator.Aggregator
 	remoteDocuments *remoteopenapi.Documents
 	// shortcut and proxyIdentity are nil where no server is in this process.
 	shortcut      *inprocess.Shortcut
@@ -82,16 +83,17 @@ func (s *Server) assemble(c *chain) error {
 	if err != nil {
 		return err
 	}
-	c.remoteDocuments = remoteopenapi.New(availability.Servers{
+	servers := availability.Servers{
 		Resolver: s.options.ServiceResolver, CertFile: s.options.ProxyClientCertFile, KeyFile: s.options.ProxyClientKeyFile,
-	})
+	}
+	c.remoteDocuments = remoteopenapi.New(servers)
 	if s.options.InProcess != nil {
 		if c.proxyIdentity, err = inprocess.NewIdentity(s.options.ProxyClientCertFile, s.options.ProxyClientKeyFile); err != nil {
 			return err
 		}
 		c.shortcut = inprocess.New(s.options.InProcess, c.proxyIdentity)
 	}
-	aggregator, err := s.aggregatorConfig(c)
+	front, err := s.aggregatorConfig(c)
 	if err != nil {
 		return err
 	}
@@ -109,7 +111,7 @@ func (s *Server) assemble(c *chain) error {
 		return err
 	}
 	if !s.options.WithoutAggregator {
-		if c.aggregator, err = aggregator.Complete().NewWithDelegate(c.native); err != nil {
+		if c.aggregator, err = aggregator.New(aggregator.Config{Generic: front, Servers: servers}, c.native); err != nil {
 			return fmt.Errorf("build the aggregator: %w", err)
 		}
 		services := c.aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister()
@@ -124,6 +126,8 @@ func (s *Server) assemble(c *chain) error {
 
 // addNative builds the server of the native kinds in front of what is behind it.
 func (s *Server) addNative(c *chain, behind genericapiserver.DelegationTarget) error {
+	publisher := openapi.NewPublisher(openapi.Gated{}, nil)
+	publisher.ApplyTo(&c.config.Config)
 	completed := c.config.Complete()
 	var err error
 	if c.native, err = completed.New(Name, behind); err != nil {
@@ -137,7 +141,7 @@ func (s *Server) addNative(c *chain, behind genericapiserver.DelegationTarget) e
 		return err
 	}
 	s.serveIssuer(c)
-	return nil
+	return publisher.Install(c.native)
 }
 
 func (s *Server) customResourcesConfig(f *foundation) (*apiextensionsapiserver.Config, error) {
@@ -185,14 +189,11 @@ func signalDefinitionsSynced(server *apiextensionsapiserver.CustomResourceDefini
 	return nil
 }
 
-func (s *Server) aggregatorConfig(c *chain) (*aggregatorapiserver.Config, error) {
+func (s *Server) aggregatorConfig(c *chain) (*genericapiserver.RecommendedConfig, error) {
 	config, err := c.copyFor(s.backend, aggregatorscheme.Scheme, aggregatorscheme.Codecs)
 	if err != nil {
 		return nil, err
 	}
-	config.MergedResourceConfig = aggregatorapiserver.DefaultAPIResourceConfigSource()
-	// The aggregator publishes its own OpenAPI together with that of everything behind it.
-	config.SkipOpenAPIInstallation = true
 	withFilters := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
 		api = c.remoteDocuments.InFrontOf(api)
@@ -201,16 +202,5 @@ func (s *Server) aggregatorConfig(c *chain) (*aggregatorapiserver.Config, error)
 		}
 		return withFilters(api, config)
 	}
-	return &aggregatorapiserver.Config{
-		GenericConfig: config,
-		ExtraConfig: aggregatorapiserver.ExtraConfig{
-			ProxyClientCertFile: s.options.ProxyClientCertFile,
-			ProxyClientKeyFile:  s.options.ProxyClientKeyFile,
-			ServiceResolver:     s.options.ServiceResolver,
-			// An extension server that redirects could send its users' requests anywhere.
-			RejectForwardingRedirects: true,
-			// It wants Services and EndpointSlices; controllers/availability does without.
-			DisableRemoteAvailableConditionController: true,
-		},
-	}, nil
+	return config, nil
 }

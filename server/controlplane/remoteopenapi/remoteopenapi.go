@@ -6,9 +6,10 @@
 // The aggregator of the Kubernetes libraries reads the list of a server's documents, with the hash of each, a second after the
 // APIService was made and then every minute, and nothing makes it do so earlier. Until then kubectl explain knows nothing of a
 // new kind, or shows how it was. The handler here stands in front of the aggregator. When somebody asks for the list it asks
-// the servers for theirs, at most once a second, and passes requests for documents on to the server that has them.
+// the servers for theirs, at most once a second, and passes requests for documents on to the server that has them. A server that
+// is slow is waited for once and for a moment.
 //
-// A server that does not answer, or has no OpenAPI v3, is left to the aggregator.
+// A server that has never answered, or has no OpenAPI v3, is left to the aggregator, which converts v2.
 package remoteopenapi
 
 import (
@@ -41,6 +42,10 @@ const rootPath = "/openapi/v3"
 type Documents struct {
 	servers availability.Servers
 	lister  listers.APIServiceLister
+	// ctx is for questions, which others than who has them asked may wait for; running are those under way.
+	ctx     context.Context //nolint:containedctx // see above
+	stop    context.CancelFunc
+	running sync.WaitGroup
 
 	mu    sync.Mutex
 	roots map[string]*root
@@ -48,7 +53,14 @@ type Documents struct {
 
 // New returns documents of no server yet.
 func New(servers availability.Servers) *Documents {
-	return &Documents{servers: servers, roots: map[string]*root{}}
+	ctx, stop := context.WithCancel(context.Background())
+	return &Documents{servers: servers, ctx: ctx, stop: stop, roots: map[string]*root{}}
+}
+
+// Stop ends questions to servers, and returns when they have ended.
+func (d *Documents) Stop() {
+	d.stop()
+	d.running.Wait()
 }
 
 // Follow names the APIServices. It comes before the first request.
@@ -120,7 +132,7 @@ func (d *Documents) overlay(ctx context.Context, paths map[string]handler3.OpenA
 			continue
 		}
 		used[serverOf(service)] = true
-		asking.Go(func() { found[i] = d.rootOf(service).read(ctx, d.servers, service, freshFor) })
+		asking.Go(func() { found[i] = d.read(ctx, d.rootOf(service), service, freshFor) })
 	}
 	asking.Wait()
 	for i, service := range services {
@@ -151,7 +163,7 @@ func (d *Documents) serviceOf(ctx context.Context, document string) *apiregistra
 	if err != nil || !isRemote(service) {
 		return nil
 	}
-	if _, ok := d.rootOf(service).read(ctx, d.servers, service, forever)[document]; !ok {
+	if _, ok := d.read(ctx, d.rootOf(service), service, forever)[document]; !ok {
 		return nil
 	}
 	return service

@@ -7,13 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"time"
 
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-openapi/pkg/handler3"
@@ -24,9 +21,11 @@ import (
 const (
 	// freshFor is how long a server's list is used without asking again.
 	freshFor = time.Second
-	// patience is how long users wait for a server's list.
-	patience = time.Second
-	// failureFor is how long a server that has not answered is not asked again, so that users do not wait each time.
+	// patience is how long users wait for a server's list, and only for one that answered when it was asked last.
+	patience = 300 * time.Millisecond
+	// askingFor is how long a server may take. What it says after users' patience is for those who come later.
+	askingFor = 5 * time.Second
+	// failureFor is how long a server that has not answered is not asked again.
 	failureFor = 5 * time.Second
 	// asker is who asks, as in every Kubernetes aggregator.
 	asker = "system:aggregator"
@@ -40,67 +39,75 @@ const (
 type root struct {
 	mu sync.Mutex
 	// urls are by name; nil before the first answer.
-	urls  map[string]string
-	asked time.Time
-	wait  time.Duration // how long after asked to wait at least
+	urls map[string]string
+	// asked is when the last question was sent, and asking is closed with its end; nil if there is none.
+	asked  time.Time
+	asking chan struct{}
+	// failed is when the server has not answered; zero if it has.
+	failed time.Time
 }
 
 // read returns the URLs of the server's documents by name, asked for within the given time if the server answers, and nil if it
-// never has. Of users at the same time one asks.
-func (r *root) read(ctx context.Context, servers availability.Servers, service *apiregistrationv1.APIService, age time.Duration) map[string]string {
+// never has. Of users at the same time one asks, and nobody waits for a server that did not answer when it was asked last.
+func (d *Documents) read(ctx context.Context, r *root, service *apiregistrationv1.APIService, age time.Duration) map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	since := time.Since(r.asked)
-	if !r.asked.IsZero() && (since < r.wait || r.urls != nil && since < age) {
+	failing := !r.failed.IsZero()
+	if failing && time.Since(r.failed) < failureFor || r.urls != nil && time.Since(r.asked) < age {
 		return r.urls
 	}
-	// What was asked before the question was sent may be older than the answer.
-	r.asked, r.wait = time.Now(), 0
-	urls, err := ask(context.WithoutCancel(ctx), servers, service)
-	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Reading the list of OpenAPI documents", "apiService", service.Name, "reason", err.Error())
-		r.wait = time.Since(r.asked) + failureFor
+	if r.asking == nil {
+		// What was asked before the question was sent may be older than the answer.
+		r.asked, r.asking = time.Now(), make(chan struct{})
+		d.running.Go(func() { d.ask(klog.FromContext(ctx), r, service) }) //nolint:contextcheck // it is for others, too
+	}
+	asking, left := r.asking, patience-time.Since(r.asked)
+	if failing || left <= 0 {
 		return r.urls
 	}
-	r.urls = urls
-	return urls
+	r.mu.Unlock()
+	timer := time.NewTimer(left)
+	select {
+	case <-asking:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	timer.Stop()
+	r.mu.Lock()
+	return r.urls
 }
 
-func ask(ctx context.Context, servers availability.Servers, service *apiregistrationv1.APIService) (map[string]string, error) {
-	target, err := servers.URL(service, rootPath)
-	if err != nil {
-		return nil, err
-	}
-	roundTripper, err := servers.Transport(service)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// ask asks the server for its list.
+func (d *Documents) ask(logger klog.Logger, r *root, service *apiregistrationv1.APIService) {
+	ctx, cancel := context.WithTimeout(d.ctx, askingFor)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	urls, err := list(ctx, d.servers, service)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.asking)
+	r.asking, r.failed = nil, time.Time{}
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", target.String(), err)
+		logger.V(2).Info("Reading the list of OpenAPI documents", "apiService", service.Name, "reason", err.Error())
+		r.failed = time.Now()
+		return
 	}
-	transport.SetAuthProxyHeaders(request, asker, "", nil, nil)
-	response, err := roundTripper.RoundTrip(request)
+	r.urls = urls
+}
+
+func list(ctx context.Context, servers availability.Servers, service *apiregistrationv1.APIService) (map[string]string, error) {
+	answer, err := servers.Ask(ctx, service, availability.Question{Path: rootPath, User: asker, Limit: maxRoot})
 	if err != nil {
-		utilnet.CloseIdleConnectionsFor(roundTripper)
-		return nil, fmt.Errorf("ask %s: %w", target.String(), err)
+		return nil, err
 	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxRoot))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", target.String(), err)
+	if answer.Status != http.StatusOK {
+		return nil, fmt.Errorf("the server answers %s with status %d", rootPath, answer.Status)
 	}
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask %s: status %d", target.String(), response.StatusCode)
+	documents := handler3.OpenAPIV3Discovery{}
+	if err := json.Unmarshal(answer.Body, &documents); err != nil {
+		return nil, fmt.Errorf("read the list: %w", err)
 	}
-	list := handler3.OpenAPIV3Discovery{}
-	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, fmt.Errorf("read %s: %w", target.String(), err)
-	}
-	urls := make(map[string]string, len(list.Paths))
-	for name, entry := range list.Paths {
+	urls := make(map[string]string, len(documents.Paths))
+	for name, entry := range documents.Paths {
 		urls[name] = entry.ServerRelativeURL
 	}
 	return urls, nil

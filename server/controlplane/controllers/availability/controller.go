@@ -35,8 +35,6 @@ const (
 	// firstRetry and lastRetry bound how soon one that does not answer is asked again. A start waits for the first ones.
 	firstRetry = 25 * time.Millisecond
 	lastRetry  = 5 * time.Second
-	// workers is how many servers are asked at once; one that hangs takes one until the time-out.
-	workers = 5
 )
 
 // Resolver finds the address of a service.
@@ -77,13 +75,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		return fmt.Errorf("follow APIServices: %w", err)
 	}
 	defer func() { _ = c.informer.RemoveEventHandler(registration) }()
-	var working sync.WaitGroup
-	for range workers {
-		working.Go(func() { c.work(ctx, queue) })
-	}
-	<-ctx.Done()
-	queue.ShutDown()
-	working.Wait()
+	defer context.AfterFunc(ctx, queue.ShutDown)()
+	c.work(ctx, queue)
 	return nil
 }
 
@@ -100,28 +93,34 @@ func enqueue(queue workqueue.TypedRateLimitingInterface[string], old, service *a
 	queue.Add(service.Name)
 }
 
+// work asks each server by itself: one that hangs keeps nobody else waiting. It returns when the queue is shut down and all are done.
 func (c *Controller) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) {
+	var working sync.WaitGroup
+	defer working.Wait()
 	for {
 		name, shutdown := queue.Get()
 		if shutdown {
 			return
 		}
-		again, err := c.sync(ctx, name)
-		switch {
-		case err != nil:
-			klog.FromContext(ctx).V(2).Info("APIService is not available; asking again", "apiService", name, "reason", err.Error())
-			queue.AddRateLimited(name)
-		case again:
-			queue.Forget(name)
-			queue.AddAfter(name, recheck)
-		}
-		queue.Done(name)
+		working.Go(func() {
+			defer queue.Done(name)
+			again, err := c.sync(ctx, name, queue.NumRequeues(name) == 0)
+			switch {
+			case err != nil:
+				klog.FromContext(ctx).V(2).Info("APIService is not available; asking again", "apiService", name, "reason", err.Error())
+				queue.AddRateLimited(name)
+			case again:
+				queue.Forget(name)
+				queue.AddAfter(name, recheck)
+			}
+		})
 	}
 }
 
 // sync asks the server once and records the answer. It returns whether to ask again after a success, and an error where
-// to ask again soon.
-func (c *Controller) sync(ctx context.Context, name string) (bool, error) {
+// to ask again soon. A first failure of a server that was available decides nothing: all its requests would be refused because
+// the machine was busy for a moment, or the one replica that was asked is about to stop.
+func (c *Controller) sync(ctx context.Context, name string, first bool) (bool, error) {
 	existing, err := c.lister.Get(name)
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -132,9 +131,21 @@ func (c *Controller) sync(ctx context.Context, name string) (bool, error) {
 	if existing.Spec.Service == nil {
 		return false, nil
 	}
+	asked := existing.Spec
 	failure := c.probe.ask(ctx, existing)
 	if ctx.Err() != nil {
 		return false, nil
+	}
+	// Servers say that they have changed by changing their APIServices, which may well be while they are asked.
+	existing, err = c.lister.Get(name)
+	if apierrors.IsNotFound(err) || err == nil && !equality.Semantic.DeepEqual(asked, existing.Spec) {
+		return false, nil // it is in the queue again, if it still exists
+	}
+	if err != nil {
+		return false, err
+	}
+	if failure != nil && first && helper.IsAPIServiceConditionTrue(existing, apiregistrationv1.Available) {
+		return false, failure
 	}
 	service := existing.DeepCopy()
 	helper.SetAPIServiceCondition(service, condition(failure))

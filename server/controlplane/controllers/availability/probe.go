@@ -23,8 +23,8 @@ const (
 	asker = "system:kube-aggregator"
 	// patience is how long an answer may take.
 	patience = 5 * time.Second
-	// maxBody is how much of an answer is read, so that its connection can be used again.
-	maxBody = 1 << 20
+	// maxBody is how long an answer may be.
+	maxBody = 16 << 20
 )
 
 // probe asks servers for the discovery document of their version.
@@ -57,7 +57,14 @@ func (p probe) ask(ctx context.Context, service *apiregistrationv1.APIService) e
 		return fmt.Errorf("failing or missing response from %s: %w", target.String(), stable(err))
 	}
 	defer func() { _ = response.Body.Close() }()
-	_, _ = io.CopyN(io.Discard, response.Body, maxBody)
+	// A server that begins to answer and does not come to an end is none that can be used.
+	read, err := io.Copy(io.Discard, io.LimitReader(response.Body, maxBody))
+	if err != nil {
+		return fmt.Errorf("failing or missing response from %s: %w", target.String(), stable(err))
+	}
+	if read == maxBody {
+		return fmt.Errorf("endless response from %s: it has more than %d bytes", target.String(), maxBody)
+	}
 	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusMultipleChoices {
 		return fmt.Errorf("bad status from %s: %d", target.String(), response.StatusCode)
 	}
