@@ -88,7 +88,7 @@ func (c *Controller) connect(options *Options) error {
 	}
 	if !slices.ContainsFunc(options.Endpoints, func(e Endpoint) bool { return e.Component == apiServer }) {
 		c.host = &source{
-			component: apiServer, reporter: metricsPath, client: hostClient, url: base.JoinPath(metricsPath).String(),
+			component: apiServer, reporter: metricsPath, implied: true, client: hostClient, url: base.JoinPath(metricsPath).String(),
 			version: func(ctx context.Context) (string, error) {
 				return hostVersion(ctx, hostClient, base.JoinPath("/version").String())
 			},

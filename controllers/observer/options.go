@@ -43,8 +43,10 @@ type Options struct {
 	// KubeletCAFile and KubeletInsecure tell how kubelets are known, as those of an Endpoint.
 	KubeletCAFile   string
 	KubeletInsecure bool
-	// Kubeconfig is a file with the identity that is shown to Endpoints and kubelets; empty means that of Host.
+	// Kubeconfig is a file with the identity that is shown to Endpoints and kubelets; empty means Identity.
 	Kubeconfig string
+	// Identity is for callers whose Host has a transport of its own, with which nobody else can be reached; nil means that of Host.
+	Identity *rest.Config
 	// Clock is for tests; nil means the real one.
 	Clock clock.Clock
 }
@@ -142,7 +144,11 @@ func validateTrust(fileFlag, insecureFlag, caFile string, insecure bool) []error
 
 // identity is what endpoints and kubelets get to see.
 func (o *Options) identity() (*rest.Config, error) {
-	if o.Kubeconfig == "" {
+	switch {
+	case o.Kubeconfig != "":
+	case o.Identity != nil:
+		return rest.CopyConfig(o.Identity), nil
+	default:
 		return rest.CopyConfig(o.Host), nil
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)

@@ -23,8 +23,10 @@ const readTimeout = 10 * time.Second
 // source is one page that is read again and again, in one goroutine at a time.
 type source struct {
 	component, reporter string
-	client              *http.Client
-	url                 string
+	// implied is set where nobody named the page: it is that of the API, whatever that is.
+	implied bool
+	client  *http.Client
+	url     string
 	// version asks elsewhere for what most pages tell; nil means nowhere.
 	version func(context.Context) (string, error)
 
@@ -46,7 +48,12 @@ func (s *source) read(ctx context.Context) error {
 	if err != nil {
 		if ctx.Err() == nil && !s.failing {
 			s.failing = true
-			logger.Error(err, "Cannot read a component's feature gates; what was known of them stays")
+			if s.implied && errors.Is(err, errNoFeatures) {
+				// Nobody said that the API is that of a kube-apiserver.
+				logger.Info("The API tells of no feature gates", "reason", err.Error())
+			} else {
+				logger.Error(err, "Cannot read a component's feature gates; what was known of them stays")
+			}
 		}
 		return err
 	}

@@ -23,8 +23,9 @@ func (s *Server) applyFencing(config *genericapiserver.Config, host kubernetes.I
 	if s.options.SharesLeaseStorage {
 		check = fencing.InTransaction(metrics)
 	}
+	build := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
-		return genericapiserver.DefaultBuildHandlerChain(fencing.WithTerms(api, config.Serializer, check), config)
+		return build(fencing.WithTerms(api, config.Serializer, check), config)
 	}
 	return nil
 }

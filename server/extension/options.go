@@ -6,11 +6,10 @@ package extension
 import (
 	"net"
 
-	"github.com/spf13/pflag"
-
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/featuregate"
 
 	"github.com/kube-annex/annex/controllers/clusterclaims/hub"
@@ -27,7 +26,8 @@ const DefaultPort = 6444
 
 // Options configure the extension apiserver.
 type Options struct {
-	Serving options.Serving
+	Serving  options.Serving
+	Requests options.Requests
 	// Certificates are used where Serving has no certificate files, for the Service.
 	Certificates   rotation.Options
 	Service        options.Service
@@ -36,6 +36,7 @@ type Options struct {
 	Authorization  options.Authorization
 	Audit          options.Audit
 	Features       options.Features
+	Tracing        options.Tracing
 	// Admission says which admission plugins run, beside those of Annex. Which policies and webhooks there are says the host.
 	Admission admission.Options
 	// ServiceResolver finds the services behind webhooks. Without it they are reached by their names in the cluster.
@@ -58,6 +59,7 @@ type Options struct {
 func NewOptions() *Options {
 	return &Options{
 		Serving:        options.NewServing("", net.IPv4zero, DefaultPort),
+		Requests:       options.NewRequests(),
 		Certificates:   rotation.NewOptions(),
 		Service:        options.NewService(),
 		Authentication: options.NewAuthentication(),
@@ -69,33 +71,40 @@ func NewOptions() *Options {
 	}
 }
 
-// AddFlags adds all flags of the server.
-func (o *Options) AddFlags(fs *pflag.FlagSet) {
+// AddFlags adds all flags of the server, in the sections that a kube-apiserver has.
+func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
+	o.Requests.AddFlags(sections.FlagSet("generic"))
+	fs := sections.FlagSet("cluster")
+	o.Service.AddFlags(fs)
+	o.Host.AddFlags(fs)
+	fs = sections.FlagSet("secure serving")
 	o.Serving.AddFlags(fs)
 	fs.Lookup("tls-cert-file").Usage = "File with the serving certificate in PEM, followed by its intermediates. It is read again when it changes. " +
 		"Without it the server makes certificates by itself, renews them, and publishes their authorities in the APIServices of its Service."
 	o.Certificates.AddFlags(fs)
-	o.Service.AddFlags(fs)
-	o.Host.AddFlags(fs)
-	o.Authentication.AddFlags(fs)
-	o.Authorization.AddFlags(fs)
-	o.Audit.AddFlags(fs)
-	o.Features.AddFlags(fs)
-	o.Admission.AddFlags(fs)
-	o.Lifecycle.AddFlags(fs)
-	o.Hub.AddFlags(fs)
+	o.Audit.AddFlags(sections.FlagSet("auditing"))
+	o.Features.AddFlags(sections.FlagSet("features"))
+	o.Authentication.AddFlags(sections.FlagSet("authentication"))
+	o.Authorization.AddFlags(sections.FlagSet("authorization"))
+	o.Admission.AddFlags(sections.FlagSet("admission"))
+	fs = sections.FlagSet("feature gates")
 	gates.AddFlag(fs, o.Gates)
+	o.Lifecycle.AddFlags(fs)
+	o.Hub.AddFlags(sections.FlagSet("cluster identity"))
+	o.Tracing.AddFlags(sections.FlagSet("traces"))
 }
 
 // Validate reports every mistake.
 func (o *Options) Validate() []error {
 	errs := o.Serving.Validate()
+	errs = append(errs, o.Requests.Validate()...)
 	errs = append(errs, o.Certificates.Validate()...)
 	errs = append(errs, o.Service.Validate()...)
 	errs = append(errs, o.Authentication.Validate()...)
 	errs = append(errs, o.Authorization.Validate()...)
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Features.Validate()...)
+	errs = append(errs, o.Tracing.Validate()...)
 	plugins := o.admissionOptions()
 	errs = append(errs, plugins.Validate()...)
 	errs = append(errs, o.Hub.Validate()...)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/informers"
 
 	generatedopenapi "github.com/kube-annex/annex/generated/openapi"
+	featuresregistry "github.com/kube-annex/annex/registry/features"
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/lifecycle"
 	"github.com/kube-annex/annex/server/openapi"
@@ -88,6 +89,7 @@ func (s *Server) Run(ctx context.Context) error {
 		running.Go(func() { work(background) })
 	}
 	running.Go(func() { s.lifecycle.run(ctx, built.engines.Run) })
+	running.Go(func() { built.follower.Run(ctx) })
 	running.Go(func() {
 		if err := options.WaitReady(ctx, built.server.LoopbackClientConfig); err == nil {
 			s.handler = built.server.Handler
@@ -105,8 +107,9 @@ type parts struct {
 	server        *genericapiserver.GenericAPIServer
 	hostInformers informers.SharedInformerFactory
 	background    []func(context.Context)
-	// engines end with the server, not after it: they are its clients.
-	engines *lifecycle.Engines
+	// engines and follower end with the server, not after it: they are its clients, and watch its storage.
+	engines  *lifecycle.Engines
+	follower *featuresregistry.Follower
 }
 
 func (s *Server) build(listener net.Listener) (*parts, error) {
@@ -119,7 +122,7 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 	config.FeatureGate = utilfeature.DefaultFeatureGate
 	result := &parts{}
 	serving := s.options.Serving
-	if serving.CertFile == "" {
+	if serving.CertFile == "" && serving.Certificate == nil {
 		var certificate *rotation.Certificate
 		if certificate, err = rotation.New(s.options.Certificates, s.options.Service, s.options.host, APIServiceNames()); err != nil {
 			return nil, err
@@ -129,6 +132,10 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 		result.background = append(result.background, certificate.Run)
 	}
 	if err = serving.ApplyTo(&config.Config, listener); err != nil {
+		return nil, err
+	}
+	s.options.Requests.ApplyTo(&config.Config)
+	if err = s.options.Tracing.ApplyTo(&config.Config); err != nil {
 		return nil, err
 	}
 	openapi.Apply(&config.Config, "Annex", generatedopenapi.GetOpenAPIDefinitions, scheme)
@@ -158,15 +165,16 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 		return nil, err
 	}
 
-	trust := &hostTrust{client: host, allowAnyName: s.options.Authentication.RequestHeader.AllowAnyName}
+	trust := newHostTrust(host, s.options.Authentication.RequestHeader.AllowAnyName)
 	if err = s.options.Authentication.ApplyTo(&config.Config, host.AuthenticationV1(), trust); err != nil {
 		return nil, err
 	}
 	if s.options.Authentication.NeedsHost() {
+		config.Authentication.Authenticator = trust.before(config.Authentication.Authenticator)
 		config.AddReadyzChecks(healthz.NamedCheck("host-authentication", trust.Check))
 		result.background = append(result.background, trust.Run)
 	}
-	if config.Authorization.Authorizer, err = s.options.Authorization.Authorizer(host.AuthorizationV1()); err != nil {
+	if err = s.options.Authorization.ApplyTo(&config.Config, host.AuthorizationV1()); err != nil {
 		return nil, err
 	}
 	if err = s.options.Audit.ApplyTo(&config.Config); err != nil {
@@ -212,7 +220,7 @@ func (s *Server) build(listener net.Listener) (*parts, error) {
 		server.Destroy()
 		return nil, err
 	}
-	result.background = append(result.background, features.follower.Run)
+	result.follower = features.follower
 	result.server = server
 	return result, nil
 }

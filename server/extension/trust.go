@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
@@ -34,6 +35,8 @@ const (
 	trustName      = "extension-apiserver-authentication"
 	// waitingNotice is how often it is said that the host is being waited for.
 	waitingNotice = 3 * time.Second
+	// trustPatience is how long a caller waits for it.
+	trustPatience = 5 * time.Second
 )
 
 // hostTrust follows the ConfigMap in which a host publishes whom it believes. Until it has been read nobody is believed.
@@ -43,9 +46,33 @@ type hostTrust struct {
 	allowAnyName bool
 
 	current atomic.Pointer[trusted]
+	// known is closed once it has been read.
+	known     chan struct{}
+	knownOnce sync.Once
 
 	mu        sync.Mutex
 	listeners []dynamiccertificates.Listener
+}
+
+func newHostTrust(client kubernetes.Interface, allowAnyName bool) *hostTrust {
+	return &hostTrust{client: client, allowAnyName: allowAnyName, known: make(chan struct{})}
+}
+
+// before has callers with a certificate wait until it is known whom to trust, for a while. A host that has been there all the time calls
+// as soon as the server listens, and takes what it is told then for the state of things.
+func (t *hostTrust) before(authenticated authenticator.Request) authenticator.Request {
+	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+		if t.current.Load() == nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+			patience := time.NewTimer(trustPatience)
+			defer patience.Stop()
+			select {
+			case <-t.known:
+			case <-patience.C:
+			case <-r.Context().Done():
+			}
+		}
+		return authenticated.AuthenticateRequest(r)
+	})
 }
 
 // trusted is one version of the ConfigMap.
@@ -126,6 +153,7 @@ func (t *hostTrust) read(ctx context.Context, configMap *corev1.ConfigMap) *trus
 
 // notify lets the server pick up the current authorities.
 func (t *hostTrust) notify() {
+	t.knownOnce.Do(func() { close(t.known) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, listener := range t.listeners {

@@ -4,12 +4,18 @@
 package extension
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 
 	"github.com/kube-annex/annex/server/pki"
 )
@@ -82,7 +88,7 @@ func TestTrustTakesWhatItCan(t *testing.T) {
 
 func TestNobodyIsTrustedBeforeTheHostAnswers(t *testing.T) {
 	t.Parallel()
-	trust := &hostTrust{}
+	trust := newHostTrust(nil, false)
 	if err := trust.Check(nil); err == nil {
 		t.Error("ready before the ConfigMap was read")
 	}
@@ -108,6 +114,38 @@ func TestNobodyIsTrustedBeforeTheHostAnswers(t *testing.T) {
 	}
 	if len(listener) != 1 {
 		t.Error("the server was not told about the new authority")
+	}
+}
+
+// TestCallersWaitUntilItIsKnownWhomToTrust has a host call that a server should not turn away just because it has started a moment ago.
+func TestCallersWaitUntilItIsKnownWhomToTrust(t *testing.T) {
+	t.Parallel()
+	trust := newHostTrust(nil, false)
+	known := make(chan bool, 2)
+	authenticated := trust.before(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+		known <- trust.current.Load() != nil
+		return nil, false, nil
+	}))
+	ask := func(ctx context.Context, state *tls.ConnectionState) bool {
+		request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+		request.TLS = state
+		_, _, _ = authenticated.AuthenticateRequest(request)
+		return <-known
+	}
+	shown := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}
+	if ask(t.Context(), nil) || ask(t.Context(), &tls.ConnectionState{}) {
+		t.Error("a caller without a certificate has waited")
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if ask(gone, shown) {
+		t.Error("a caller that has gone has waited")
+	}
+	waited := make(chan bool)
+	go func() { waited <- ask(t.Context(), shown) }()
+	trust.observe(t.Context(), &corev1.ConfigMap{})
+	if !<-waited || !ask(t.Context(), shown) {
+		t.Error("a caller with a certificate was judged before it was known whom to trust")
 	}
 }
 

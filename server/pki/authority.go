@@ -15,29 +15,30 @@ import (
 	"io/fs"
 	"math/big"
 	"os"
+	"sync"
 	"time"
 )
 
 const (
 	authorityValidity = 10 * 365 * 24 * time.Hour
-	// authorityRenewal is how long before its end an authority gets a new certificate for the same key.
-	authorityRenewal = 3 * 365 * 24 * time.Hour
-	// clockSkew is how far the clocks of two machines may differ.
-	clockSkew = time.Hour
+	// ClockSkew is how far the clocks of two machines may differ: certificates begin as much earlier than they are made.
+	ClockSkew = time.Hour
 )
 
 // Authority is a certificate authority that signs serving and client certificates.
 type Authority struct {
 	directory *Directory
 	name      string
-	cert      *x509.Certificate
-	certPEM   []byte
 	key       crypto.Signer
+
+	mu      sync.Mutex
+	cert    *x509.Certificate
+	certPEM []byte
 }
 
 // Authority loads the authority in <name>.crt and <name>.key, or makes it where neither file exists.
 //
-// It never replaces a key: a damaged authority is an error. A certificate that is missing or about to expire
+// It never replaces a key: a damaged authority is an error. A certificate that is missing, two thirds through or of a time to come
 // is issued again for the same key, which everything signed so far still verifies against.
 func (d *Directory) Authority(name, commonName string) (*Authority, error) {
 	authority := &Authority{directory: d, name: name}
@@ -71,10 +72,19 @@ func (d *Directory) Authority(name, commonName string) (*Authority, error) {
 		return nil, d.damaged(name, d.certFile(name), fmt.Errorf("it does not belong to the key in %s", d.keyFile(name)))
 	case !authority.cert.IsCA:
 		return nil, d.damaged(name, d.certFile(name), errors.New("it is not a certificate authority"))
-	case time.Until(authority.cert.NotAfter) < authorityRenewal:
-		return authority, authority.issue(authority.cert.Subject.CommonName)
 	}
-	return authority, nil
+	_, err = authority.Renew()
+	return authority, err
+}
+
+// Renew issues the certificate again where that is due, for the same key, and tells whether it did.
+func (a *Authority) Renew() (bool, error) {
+	cert, _ := a.current()
+	if !a.directory.lifetimes.due(cert) {
+		return false, nil
+	}
+	err := a.issue(cert.Subject.CommonName)
+	return err == nil, err
 }
 
 // CertFile returns the file that holds the authority's certificate, in PEM.
@@ -84,7 +94,16 @@ func (a *Authority) CertFile() string { return a.directory.certFile(a.name) }
 func (a *Authority) KeyFile() string { return a.directory.keyFile(a.name) }
 
 // CertPEM returns the authority's certificate.
-func (a *Authority) CertPEM() []byte { return a.certPEM }
+func (a *Authority) CertPEM() []byte {
+	_, certPEM := a.current()
+	return certPEM
+}
+
+func (a *Authority) current() (*x509.Certificate, []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.cert, a.certPEM
+}
 
 func (a *Authority) create(commonName string) error {
 	key, keyPEM, err := newKey()
@@ -100,8 +119,9 @@ func (a *Authority) create(commonName string) error {
 }
 
 func (a *Authority) issue(commonName string) error {
-	cert, certPEM, err := selfSign(commonName, a.key, x509.Certificate{
-		NotAfter: time.Now().Add(authorityValidity),
+	now := a.directory.lifetimes.Clock.Now()
+	cert, certPEM, err := selfSign(commonName, a.key, now, x509.Certificate{
+		NotAfter: now.Add(a.directory.lifetimes.Authority),
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		IsCA:     true,
 	})
@@ -111,6 +131,8 @@ func (a *Authority) issue(commonName string) error {
 	if err := WriteFile(a.CertFile(), certPEM, 0o644); err != nil {
 		return fmt.Errorf("write certificate authority: %w", err)
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.cert, a.certPEM = cert, certPEM
 	return nil
 }
@@ -121,14 +143,14 @@ func (d *Directory) damaged(name, file string, why error) error {
 }
 
 // selfSign completes the template and signs it with its own key.
-func selfSign(commonName string, key crypto.Signer, template x509.Certificate) (*x509.Certificate, []byte, error) {
+func selfSign(commonName string, key crypto.Signer, now time.Time, template x509.Certificate) (*x509.Certificate, []byte, error) {
 	serial, err := serialNumber()
 	if err != nil {
 		return nil, nil, err
 	}
 	template.SerialNumber = serial
 	template.Subject = pkix.Name{CommonName: commonName}
-	template.NotBefore = time.Now().Add(-clockSkew)
+	template.NotBefore = now.Add(-ClockSkew)
 	template.BasicConstraintsValid = true
 	return sign(&template, &template, key.Public(), key)
 }

@@ -15,11 +15,7 @@ import (
 	"time"
 )
 
-const (
-	leafValidity = 2 * 365 * 24 * time.Hour
-	// leafRenewal is how long before its end a leaf is made anew, so how long a process may at least run.
-	leafRenewal = 365 * 24 * time.Hour
-)
+const leafValidity = 2 * 365 * 24 * time.Hour
 
 // Pair names the files of a certificate and its key.
 type Pair struct {
@@ -60,11 +56,12 @@ func (a *Authority) leaf(name string, template x509.Certificate) (Pair, error) {
 		return pair, err
 	}
 	template.SerialNumber = serial
-	template.NotBefore = time.Now().Add(-clockSkew)
-	template.NotAfter = time.Now().Add(leafValidity)
+	now, issuer := a.directory.lifetimes.Clock.Now(), a.issuer()
+	template.NotBefore = now.Add(-ClockSkew)
+	template.NotAfter = now.Add(a.directory.lifetimes.Leaf)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.BasicConstraintsValid = true
-	_, certPEM, err := sign(&template, a.cert, key.Public(), a.key)
+	_, certPEM, err := sign(&template, issuer, key.Public(), a.key)
 	if err != nil {
 		return pair, err
 	}
@@ -101,13 +98,18 @@ func (a *Authority) usable(pair Pair, want *x509.Certificate) (bool, error) {
 		return false, fmt.Errorf("close key to other users: %w", err)
 	}
 	return samePublicKey(cert.PublicKey, key.Public()) &&
-		cert.CheckSignatureFrom(a.cert) == nil &&
-		time.Until(cert.NotAfter) > leafRenewal && time.Now().After(cert.NotBefore) &&
+		cert.CheckSignatureFrom(a.issuer()) == nil &&
+		!a.directory.lifetimes.due(cert) &&
 		cert.Subject.CommonName == want.Subject.CommonName &&
 		sameSet(cert.Subject.Organization, want.Subject.Organization) &&
 		sameSet(cert.DNSNames, want.DNSNames) &&
 		sameSet(addresses(cert.IPAddresses), addresses(want.IPAddresses)) &&
 		slices.Equal(cert.ExtKeyUsage, want.ExtKeyUsage), nil
+}
+
+func (a *Authority) issuer() *x509.Certificate {
+	cert, _ := a.current()
+	return cert
 }
 
 func setHosts(template *x509.Certificate, hosts []string) {

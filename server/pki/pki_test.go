@@ -6,7 +6,6 @@ package pki
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -154,37 +152,6 @@ func TestLeafIsKeptOrMadeAnew(t *testing.T) {
 				t.Errorf("certificate is not signed by the authority: %v", err)
 			}
 		})
-	}
-}
-
-func TestLeafNearItsEndIsMadeAnew(t *testing.T) {
-	t.Parallel()
-	directory := open(t)
-	authority := newAuthority(t, directory)
-	pair, err := authority.Serving("leaf", "localhost")
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyPEM, err := os.ReadFile(pair.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := parseKey(keyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := *leafOf(t, pair)
-	old.NotAfter = time.Now().Add(leafRenewal - time.Hour)
-	der, err := x509.CreateCertificate(rand.Reader, &old, authority.cert, key.Public(), authority.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, pair.CertFile, encodeCertificate(der))
-	if pair, err = authority.Serving("leaf", "localhost"); err != nil {
-		t.Fatal(err)
-	}
-	if left := time.Until(leafOf(t, pair).NotAfter); left < leafRenewal {
-		t.Errorf("certificate is valid for another %s, want more than %s", left, leafRenewal)
 	}
 }
 

@@ -19,14 +19,16 @@ func SelfSigned(hosts ...string) (certPEM, keyPEM []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	now := time.Now()
 	template := x509.Certificate{
-		NotAfter:    time.Now().Add(leafValidity),
+		// Nobody can renew it, and it ends with the process.
+		NotAfter:    now.Add(authorityValidity),
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		// Clients trust the certificate itself, so it is its own root.
 		IsCA: true,
 	}
 	setHosts(&template, hosts)
-	_, certPEM, err = selfSign(hosts[0], key, template)
+	_, certPEM, err = selfSign(hosts[0], key, now, template)
 	return certPEM, keyPEM, err
 }

@@ -31,8 +31,9 @@ func NewSigner(commonName string, validity time.Duration) (*Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	cert, certPEM, err := selfSign(commonName, key, x509.Certificate{
-		NotAfter: time.Now().Add(validity),
+	now := time.Now()
+	cert, certPEM, err := selfSign(commonName, key, now, x509.Certificate{
+		NotAfter: now.Add(validity),
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		IsCA:     true,
 	})
@@ -97,7 +98,7 @@ func (s *Signer) Equal(other *Signer) bool {
 }
 
 // Made is when the authority was made.
-func (s *Signer) Made() time.Time { return s.cert.NotBefore.Add(clockSkew) }
+func (s *Signer) Made() time.Time { return s.cert.NotBefore.Add(ClockSkew) }
 
 // NotAfter is when the authority expires.
 func (s *Signer) NotAfter() time.Time { return s.cert.NotAfter }
@@ -117,7 +118,7 @@ func (s *Signer) Serving(commonName string, validity time.Duration, hosts ...str
 	template := x509.Certificate{
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: commonName},
-		NotBefore:             now.Add(-clockSkew),
+		NotBefore:             now.Add(-ClockSkew),
 		NotAfter:              now.Add(validity),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},

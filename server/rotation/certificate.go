@@ -165,9 +165,9 @@ func (c *Certificate) authorities(ctx context.Context) ([]*pki.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
+	now := time.Now().Round(0) // what certificates say is about the time of day, which may be set back
 	var next []*pki.Signer
-	if len(signers) == 0 || now.After(due(signers[0].Made(), signers[0].NotAfter())) {
+	if len(signers) == 0 || early(signers[0].Made(), now) || now.After(due(signers[0].Made(), signers[0].NotAfter())) {
 		made, err := pki.NewSigner(authorityName, c.options.AuthorityLifetime)
 		if err != nil {
 			return nil, fmt.Errorf("make an authority for serving certificates: %w", err)
@@ -175,7 +175,7 @@ func (c *Certificate) authorities(ctx context.Context) ([]*pki.Signer, error) {
 		next = append(next, made)
 	}
 	for _, signer := range signers {
-		if now.Before(signer.NotAfter()) {
+		if now.Before(signer.NotAfter()) && !early(signer.Made(), now) {
 			next = append(next, signer)
 		}
 	}
@@ -188,6 +188,9 @@ func (c *Certificate) authorities(ctx context.Context) ([]*pki.Signer, error) {
 	klog.FromContext(ctx).Info("The authorities of the serving certificates have changed", "authorities", len(next), "newestExpires", next[0].NotAfter())
 	return next, nil
 }
+
+// early tells whether something was made by a clock that was so much ahead of this one that nobody takes it for valid yet.
+func early(made, now time.Time) bool { return made.Sub(now) >= pki.ClockSkew }
 
 // due is two thirds of the way to the end.
 func due(from, to time.Time) time.Time { return from.Add(to.Sub(from) * 2 / 3) }
@@ -206,11 +209,11 @@ func choose(signers []*pki.Signer, now time.Time, o Options, published bool) *pk
 
 // renew issues a certificate where the current one is two thirds through, or signed by another authority.
 func (c *Certificate) renew(ctx context.Context, signer *pki.Signer) error {
-	now := time.Now()
+	now := time.Now().Round(0) // what certificates say is about the time of day, which may be set back
 	c.mu.Lock()
 	current := c.current
 	c.mu.Unlock()
-	if signer.Equal(current.signer) && now.Before(due(current.issued, current.notAfter)) {
+	if signer.Equal(current.signer) && now.Before(due(current.issued, current.notAfter)) && !early(current.issued, now) {
 		return nil
 	}
 	next := leaf{signer: signer, issued: now}

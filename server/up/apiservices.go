@@ -74,9 +74,9 @@ func isExtension(known registration.Registration, namespace, name string, port i
 }
 
 // register has the host serve the extension. Where a webhook or policy refuses that, it goes on trying: the host is needed to change them.
-func (s *Server) register(ctx context.Context, caBundle []byte) error {
+func (s *Server) register(ctx context.Context, caBundle func() []byte) error {
 	for said := false; ; {
-		err := register(ctx, s.admin, caBundle)
+		err := register(ctx, s.AdminConfig(), caBundle())
 		if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
 			return err
 		}
@@ -163,7 +163,7 @@ func served(ctx context.Context, client *discovery.DiscoveryClient, services v1.
 		}
 	}
 	_, lists, err := client.ServerGroupsAndResourcesWithContext(ctx)
-	if err != nil {
+	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) { // what others serve is not our trouble
 		return err
 	}
 	found := sets.New[string]()

@@ -4,7 +4,7 @@
 package up
 
 import (
-	"fmt"
+	"errors"
 	"net"
 
 	"github.com/kube-annex/annex/server/options"
@@ -30,16 +30,15 @@ const (
 type certificates struct {
 	servingCA, clientCA, proxyCA *pki.Authority
 
-	host, extension               pki.Pair // serving
-	admin, extensionClient, proxy pki.Pair // clients
-	controllers                   pki.Pair
+	host, extension                            *credential // serving
+	admin, extensionClient, controllers, proxy *credential // clients
 
 	// serviceAccountKey is the file of the key that signs service account tokens.
 	serviceAccountKey string
 }
 
-func makeCertificates(dir string, bindAddress net.IP) (*certificates, error) {
-	directory, err := pki.Open(dir)
+func makeCertificates(dir string, bindAddress net.IP, lifetimes pki.Lifetimes) (*certificates, error) {
+	directory, err := pki.OpenFor(dir, lifetimes)
 	if err != nil {
 		return nil, err
 	}
@@ -64,24 +63,39 @@ func makeCertificates(dir string, bindAddress net.IP) (*certificates, error) {
 		hosts = append(hosts, address.String())
 	}
 	service := options.NewService()
-	for _, leaf := range []struct {
-		into *pki.Pair
-		make func() (pki.Pair, error)
-	}{
-		{&c.host, func() (pki.Pair, error) { return c.servingCA.Serving("control-plane", hosts...) }},
-		{&c.extension, func() (pki.Pair, error) {
-			return c.servingCA.Serving("extension", service.DNSName(), "localhost", "127.0.0.1")
-		}},
-		{&c.admin, func() (pki.Pair, error) { return c.clientCA.Client("admin", adminUser, mastersGroup) }},
-		{&c.extensionClient, func() (pki.Pair, error) { return c.clientCA.Client("extension-client", extensionUser) }},
-		{&c.controllers, func() (pki.Pair, error) { return c.clientCA.Client("controllers-client", controllersUser) }},
-		{&c.proxy, func() (pki.Pair, error) { return c.proxyCA.Client("front-proxy-client", proxyUser) }},
-	} {
-		if *leaf.into, err = leaf.make(); err != nil {
-			return nil, fmt.Errorf("make certificate: %w", err)
-		}
+	serving := func(name string, hosts ...string) *credential {
+		return &credential{name: name, issue: func() (pki.Pair, error) { return c.servingCA.Serving(name, hosts...) }}
 	}
-	return c, nil
+	client := func(authority *pki.Authority, name, user string, groups ...string) *credential {
+		return &credential{name: name, issue: func() (pki.Pair, error) { return authority.Client(name, user, groups...) }}
+	}
+	c.host = serving("control-plane", hosts...)
+	c.extension = serving("extension", service.DNSName(), "localhost", "127.0.0.1")
+	c.admin = client(c.clientCA, "admin", adminUser, mastersGroup)
+	c.extensionClient = client(c.clientCA, "extension-client", extensionUser)
+	c.controllers = client(c.clientCA, "controllers-client", controllersUser)
+	c.proxy = client(c.proxyCA, "front-proxy-client", proxyUser)
+	_, _, err = c.renew()
+	return c, err
+}
+
+// renew renews what is due. It returns the names of the new certificates, and whether there are new ones of authorities, also
+// where others could not be renewed.
+func (c *certificates) renew() (names []string, authorities bool, err error) {
+	var errs []error
+	for _, authority := range []*pki.Authority{c.servingCA, c.clientCA, c.proxyCA} {
+		renewed, err := authority.Renew()
+		authorities = authorities || renewed
+		errs = append(errs, err)
+	}
+	for _, one := range []*credential{c.host, c.extension, c.admin, c.extensionClient, c.controllers, c.proxy} {
+		renewed, err := one.renew()
+		if renewed {
+			names = append(names, one.name)
+		}
+		errs = append(errs, err)
+	}
+	return names, authorities, errors.Join(errs...)
 }
 
 // reachable lists the addresses under which a server bound to the address can be reached.

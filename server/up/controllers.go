@@ -18,13 +18,19 @@ import (
 )
 
 // candidate returns what campaigns for the extension's controllers, as a client of the host.
-func (s *Server) candidate(backend *etcd.Backend, made *certificates, hostURL string, gates *featuregate.Gate) (*leadership.Candidate, error) {
-	o := s.options.Leadership.Candidate(controllersHost(made, hostURL), gates)
+func (s *Server) candidate(backend *etcd.Backend, host *client, gates *featuregate.Gate) (*leadership.Candidate, error) {
+	o := s.options.Leadership.Candidate(controllersHost(host), gates)
 	if o.Owner == "" {
 		o.Owner = backend.Owner
 	}
 	o.BeforeExit = controlplane.StopStore(backend, s.beforeExit(backend))
 	groups := s.options.Controllers
+	// Other servers than the host are reached with the same certificate, and client-go's way to follow its files.
+	files, observing := host.credential.files(), *groups.Observer
+	observing.Identity = &rest.Config{TLSClientConfig: rest.TLSClientConfig{
+		CAFile: s.made.servingCA.CertFile(), CertFile: files.CertFile, KeyFile: files.KeyFile,
+	}}
+	groups.Observer = &observing
 	groups.Hub = s.options.Extension.Hub
 	candidate, err := leadership.New(o, groups.List()...)
 	if err != nil {
@@ -34,13 +40,10 @@ func (s *Server) candidate(backend *etcd.Backend, made *certificates, hostURL st
 }
 
 // controllersHost reaches the host as the controllers do.
-func controllersHost(made *certificates, hostURL string) *rest.Config {
-	return &rest.Config{
-		Host: hostURL, QPS: -1, UserAgent: rest.DefaultKubernetesUserAgent() + "/controllers",
-		TLSClientConfig: rest.TLSClientConfig{
-			CAFile: made.servingCA.CertFile(), CertFile: made.controllers.CertFile, KeyFile: made.controllers.KeyFile,
-		},
-	}
+func controllersHost(host *client) *rest.Config {
+	config := host.config()
+	config.UserAgent = rest.DefaultKubernetesUserAgent() + "/controllers"
+	return config
 }
 
 // withIdentity runs the controllers and follows the identity of the cluster beside them.

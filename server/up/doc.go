@@ -16,6 +16,9 @@
 // back; the host, until it has answered all it had, so that nothing new reaches the extension apiserver; then the extension
 // apiserver; then etcd; then the lock.
 //
+// Certificates, those of authorities included, are renewed while it runs, after two thirds of their life: servers show new ones at once,
+// the parts' requests to the host go over new connections while watches on old ones end by themselves, and kubeconfigs are written anew.
+//
 // Controllers that do not stop in time end the process, and with it its etcd, which is stopped in order before; see package
 // controllers/leadership.
 package up

@@ -9,9 +9,8 @@ import (
 	"net"
 	"path/filepath"
 
-	"github.com/spf13/pflag"
-
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/featuregate"
 
 	"github.com/kube-annex/annex/clusteridentity"
@@ -21,6 +20,7 @@ import (
 	"github.com/kube-annex/annex/server/extension"
 	"github.com/kube-annex/annex/server/gates"
 	"github.com/kube-annex/annex/server/options"
+	"github.com/kube-annex/annex/server/pki"
 )
 
 const (
@@ -43,6 +43,8 @@ type Options struct {
 	ClusterIdentity *clusteridentity.Source
 	// Leadership is for all controllers, those of the control plane included.
 	Leadership options.Leadership
+	// Lifetimes are for how long the certificates of the process are valid. They are renewed while it runs, after two thirds of that.
+	Lifetimes pki.Lifetimes
 	// Gates are Annex's own feature gates, for all parts.
 	Gates featuregate.MutableVersionedFeatureGate
 	// Out is told what happens, in plain lines.
@@ -58,6 +60,7 @@ func NewOptions() *Options {
 		Extension:    extension.NewOptions(),
 		Controllers:  controllers.NewGroups(),
 		Leadership:   options.NewLeadership(),
+		Lifetimes:    pki.NewLifetimes(),
 		Gates:        gates.New(),
 		Out:          io.Discard,
 	}
@@ -67,22 +70,25 @@ func NewOptions() *Options {
 	return o
 }
 
-// AddFlags adds the few flags of the quick start. Each part has more of its own when it runs alone.
-func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "Directory for the store, the certificates and the kubeconfig. It is made where it does not exist.")
+// AddFlags adds the few flags of the quick start, in sections. Each part has more of its own when it runs alone.
+func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
+	sections.FlagSet("generic").StringVar(&o.DataDir, "data-dir", o.DataDir, "Directory for the store, the certificates and the kubeconfig. It is made where it does not exist.")
+	fs := sections.FlagSet("secure serving")
 	fs.IPVar(&o.ControlPlane.Serving.BindAddress, "bind-address", o.ControlPlane.Serving.BindAddress,
 		"IP address on which the control plane listens. The extension apiserver is reached through it, and listens on 127.0.0.1 only.")
 	o.ControlPlane.Serving.AddPortFlag(fs)
 	o.Extension.Serving.AddPortFlag(fs)
 	fs.Lookup(o.ControlPlane.Serving.PortFlag).Usage = "Port on which the control plane serves HTTPS; 0 for any free one."
 	fs.Lookup(o.Extension.Serving.PortFlag).Usage = "Port on which the extension apiserver serves HTTPS to the control plane; 0 for any free one."
-	o.Etcd.AddFlags(fs)
-	o.ControlPlane.Audit.AddFlags(fs)
-	o.Leadership.AddFlags(fs)
+	o.Etcd.AddFlags(sections.FlagSet("etcd"))
+	o.ControlPlane.Audit.AddFlags(sections.FlagSet("auditing"))
+	fs = sections.FlagSet("feature gates")
+	gates.AddFlag(fs, o.Gates)
 	o.Extension.Lifecycle.AddFlags(fs)
+	fs = sections.FlagSet("cluster identity")
 	o.Controllers.ClusterID.AddFlags(fs)
 	o.Extension.Hub.AddFlags(fs)
-	gates.AddFlag(fs, o.Gates)
+	o.Leadership.AddFlags(sections.FlagSet("leader election"))
 }
 
 // Validate reports every mistake.

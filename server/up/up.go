@@ -17,14 +17,12 @@ import (
 
 	flowcontrolmetrics "k8s.io/apiserver/pkg/util/flowcontrol/metrics"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kube-annex/annex/controllers/leadership"
 	"github.com/kube-annex/annex/featuregate"
 	"github.com/kube-annex/annex/server/controlplane"
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/extension"
-	"github.com/kube-annex/annex/server/pki"
 )
 
 // component is who reports the feature gates of the process.
@@ -33,11 +31,16 @@ const component = "annex"
 // waitingNotice is when it is said that etcd is being waited for.
 const waitingNotice = 2 * time.Second
 
+// readyNotice is how often it is said what the control plane is not ready for.
+const readyNotice = 3 * time.Second
+
 // Server is everything in one process. It can be run once.
 type Server struct {
 	options CompletedOptions
 	ready   chan struct{}
-	admin   *rest.Config
+	// made and hostURL are there once ready is closed.
+	made    *certificates
+	hostURL string
 	saying  sync.Mutex
 }
 
@@ -52,8 +55,12 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 // Kubeconfig returns the file with the administrator's credentials. It is there once Ready is closed.
 func (s *Server) Kubeconfig() string { return filepath.Join(s.options.dataDir, "kubeconfig") }
 
-// AdminConfig returns a client configuration with all rights. It may be called once Ready is closed.
-func (s *Server) AdminConfig() *rest.Config { return rest.CopyConfig(s.admin) }
+// AdminConfig returns a client configuration with all rights. It may be called once Ready is closed. Its certificate is that of now: who
+// stays longer than that is good for calls again.
+func (s *Server) AdminConfig() *rest.Config {
+	certPEM, keyPEM := s.made.admin.CurrentCertKeyContent()
+	return &rest.Config{Host: s.hostURL, TLSClientConfig: rest.TLSClientConfig{CAData: s.made.servingCA.CertPEM(), CertData: certPEM, KeyData: keyPEM}}
+}
 
 // Run starts all parts, waits until the context or one of the parts ends, and stops all parts in order.
 func (s *Server) Run(ctx context.Context) error {
@@ -90,7 +97,7 @@ func (s *Server) runLocked(ctx context.Context, lock *etcd.Lock, began time.Time
 	}
 	defer backend.Stop()
 	making := time.Now()
-	made, err := makeCertificates(filepath.Join(s.options.dataDir, "pki"), s.options.ControlPlane.Serving.BindAddress)
+	made, err := makeCertificates(filepath.Join(s.options.dataDir, "pki"), s.options.ControlPlane.Serving.BindAddress, s.options.Lifetimes)
 	if err != nil {
 		return err
 	}
@@ -122,30 +129,26 @@ func (s *Server) startStore(ctx context.Context, lock *etcd.Lock) (*etcd.Backend
 
 // serve runs both servers on the backend until the context or one of them ends.
 func (s *Server) serve(ctx context.Context, backend *etcd.Backend, made *certificates, hostListener, extensionListener net.Listener, began time.Time) error {
-	hostURL := "https://" + address(hostListener)
-	extensionKubeconfig := filepath.Join(s.options.dataDir, "pki", "extension.kubeconfig")
-	if err := pki.WriteKubeconfig(extensionKubeconfig, hostURL, made.servingCA.CertFile(), made.extensionClient); err != nil {
+	s.made, s.hostURL = made, "https://"+address(hostListener)
+	extensionClient := newClient(s.hostURL, made.extensionClient, made.servingCA.CertPEM)
+	defer extensionClient.close()
+	controllersClient := newClient(s.hostURL, made.controllers, made.servingCA.CertPEM)
+	defer controllersClient.close()
+	renewal := &renewal{server: s, made: made, clients: []*client{extensionClient, controllersClient}}
+	if err := renewal.writeKubeconfigs(); err != nil {
 		return err
 	}
-	if err := pki.WriteKubeconfig(s.Kubeconfig(), hostURL, made.servingCA.CertFile(), made.admin); err != nil {
-		return err
-	}
-	admin, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig())
-	if err != nil {
-		return fmt.Errorf("read back kubeconfig: %w", err)
-	}
-	s.admin = admin
 
 	// One process is one reporter of what it uses.
 	gates, err := extension.NewReporter(s.options.Gates, component, backend, extensionListener)
 	if err != nil {
 		return err
 	}
-	candidate, err := s.candidate(backend, made, hostURL, gates)
+	candidate, err := s.candidate(backend, controllersClient, gates)
 	if err != nil {
 		return err
 	}
-	annex, err := s.extension(backend, made, extensionListener, extensionKubeconfig, gates)
+	annex, err := s.extension(backend, made, extensionListener, extensionClient, gates)
 	if err != nil {
 		return err
 	}
@@ -160,20 +163,22 @@ func (s *Server) serve(ctx context.Context, backend *etcd.Backend, made *certifi
 	hostPart := start(ctx, "control plane", host.Run)
 	extensionPart := start(ctx, "extension apiserver", annex.Run)
 	starting := start(ctx, "start", func(ctx context.Context) error {
-		return s.finish(ctx, began, servers, made, host, annex, hostURL)
+		return s.finish(ctx, began, servers, made, host, annex)
 	})
 	controllersPart := start(ctx, "controllers", func(ctx context.Context) error {
 		select {
 		case <-s.ready: // nobody has to wait for them
-			return s.withIdentity(ctx, controllersHost(made, hostURL), candidate.Run)
+			return s.withIdentity(ctx, controllersHost(controllersClient), candidate.Run)
 		case <-ctx.Done():
 			return nil
 		}
 	})
 
+	renewing := start(ctx, "certificates", renewal.run)
+
 	died := waitForEnd(ctx, backend, starting, hostPart, extensionPart, controllersPart)
 	s.say("stopping")
-	_ = starting.stop()
+	_, _ = starting.stop(), renewing.stop()
 	// Controllers give their Leases back through the host, and so does what the extension apiserver does about features.
 	err = errors.Join(died, ignoreIf(died, controllersPart.stop()))
 	annex.EndLifecycle()
@@ -188,8 +193,10 @@ func (s *Server) serve(ctx context.Context, backend *etcd.Backend, made *certifi
 }
 
 // finish sees the start through: both servers ready, the APIServices registered and served, the kubeconfig announced.
-func (s *Server) finish(ctx context.Context, began, servers time.Time, made *certificates, host *controlplane.Server, annex *extension.Server, hostURL string) error {
+func (s *Server) finish(ctx context.Context, began, servers time.Time, made *certificates, host *controlplane.Server, annex *extension.Server) error {
 	hostReady, annexReady := host.Ready(), annex.Ready()
+	waiting, missing := time.NewTicker(readyNotice), ""
+	defer waiting.Stop()
 	for hostReady != nil || annexReady != nil {
 		select {
 		case <-hostReady:
@@ -198,22 +205,24 @@ func (s *Server) finish(ctx context.Context, began, servers time.Time, made *cer
 		case <-annexReady:
 			s.say("extension apiserver: ready in %s", milliseconds(time.Since(servers)))
 			annexReady = nil
+		case <-waiting.C:
+			missing = s.sayWhatIsMissing(ctx, missing)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	registering := time.Now()
-	if err := s.register(ctx, made.servingCA.CertPEM()); err != nil {
+	if err := s.register(ctx, made.servingCA.CertPEM); err != nil {
 		return err
 	}
-	if err := waitServed(ctx, s.admin); err != nil {
+	if err := waitServed(ctx, s.AdminConfig()); err != nil {
 		return err
 	}
 	for _, version := range extension.GroupVersions() {
 		s.say("apiservice: %s.%s is available", version.Version, version.Group)
 	}
 	s.say("apiservices: ready in %s", milliseconds(time.Since(registering)))
-	s.say("ready in %.2f s at %s", time.Since(began).Seconds(), hostURL)
+	s.say("ready in %.2f s at %s", time.Since(began).Seconds(), s.hostURL)
 	s.say("")
 	s.say("    export KUBECONFIG=%s", s.Kubeconfig())
 	s.say("")
@@ -231,7 +240,7 @@ func (s *Server) host(backend *etcd.Backend, made *certificates, listener net.Li
 		o.Authorizers = append(slices.Clone(o.Authorizers), leasesIn(namespaces))
 	}
 	o.Serving.Listener = listener
-	o.Serving.CertFile, o.Serving.KeyFile = made.host.CertFile, made.host.KeyFile
+	o.Serving.Certificate = made.host
 	if len(o.ServiceAccounts.Issuers) == 0 {
 		o.ServiceAccounts.Issuers, o.ServiceAccounts.SigningKeyFile = []string{serviceAccountIssuer}, made.serviceAccountKey
 	}
@@ -242,9 +251,10 @@ func (s *Server) host(backend *etcd.Backend, made *certificates, listener net.Li
 	if o.Signing.CertFile == "" {
 		o.Signing.CertFile, o.Signing.KeyFile = made.clientCA.CertFile(), made.clientCA.KeyFile()
 	}
-	o.RequestHeaderCAFile = made.proxyCA.CertFile()
-	o.RequestHeaderAllowedNames = []string{proxyUser}
-	o.ProxyClientCertFile, o.ProxyClientKeyFile = made.proxy.CertFile, made.proxy.KeyFile
+	o.RequestHeader.ClientCAFile = made.proxyCA.CertFile()
+	o.RequestHeader.AllowedNames = []string{proxyUser}
+	proxy := made.proxy.files()
+	o.ProxyClientCertFile, o.ProxyClientKeyFile = proxy.CertFile, proxy.KeyFile
 	o.ServiceResolver, o.InProcess = services, services.handler
 	completed, err := o.Complete()
 	if err != nil {
@@ -253,12 +263,12 @@ func (s *Server) host(backend *etcd.Backend, made *certificates, listener net.Li
 	return controlplane.New(completed, backend), nil
 }
 
-func (s *Server) extension(backend *etcd.Backend, made *certificates, listener net.Listener, kubeconfig string, gates *featuregate.Gate) (*extension.Server, error) {
+func (s *Server) extension(backend *etcd.Backend, made *certificates, listener net.Listener, host *client, gates *featuregate.Gate) (*extension.Server, error) {
 	o := *s.options.Extension
 	o.Gates, o.SharesLeaseStorage = gates, true
 	o.Serving.Listener = listener
-	o.Serving.CertFile, o.Serving.KeyFile = made.extension.CertFile, made.extension.KeyFile
-	o.Host.Kubeconfig = kubeconfig
+	o.Serving.Certificate = made.extension
+	o.Host.Config = host.config()
 	if o.ServiceResolver == nil {
 		o.ServiceResolver = serviceResolver{address: listener.Addr(), others: s.options.ControlPlane.ServiceResolver}
 	}

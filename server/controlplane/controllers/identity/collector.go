@@ -64,9 +64,13 @@ func (c *Collector) collect(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// expired is also one that does not say until when it holds.
+// expired is also one that does not say until when it holds, or was renewed by a clock that was set back since: it would stay for as long. A
+// replica with such a clock makes its Lease again.
 func expired(lease *coordinationv1.Lease, now time.Time) bool {
 	spec := lease.Spec
-	return spec.RenewTime == nil || spec.LeaseDurationSeconds == nil ||
-		spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds)*time.Second).Before(now)
+	if spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
+		return true
+	}
+	holds := time.Duration(*spec.LeaseDurationSeconds) * time.Second
+	return spec.RenewTime.Add(holds).Before(now) || spec.RenewTime.After(now.Add(holds))
 }

@@ -23,6 +23,8 @@ func TestLeasesThatHaveRunOut(t *testing.T) {
 		"renewed":           {coordinationv1.LeaseSpec{RenewTime: renewed(time.Hour), LeaseDurationSeconds: ptr.To[int32](3600)}, false},
 		"run out":           {coordinationv1.LeaseSpec{RenewTime: renewed(time.Hour + time.Second), LeaseDurationSeconds: ptr.To[int32](3600)}, true},
 		"for a longer time": {coordinationv1.LeaseSpec{RenewTime: renewed(time.Hour + time.Second), LeaseDurationSeconds: ptr.To[int32](7200)}, false},
+		"by a fast clock":   {coordinationv1.LeaseSpec{RenewTime: renewed(-time.Hour), LeaseDurationSeconds: ptr.To[int32](3600)}, false},
+		"from the future":   {coordinationv1.LeaseSpec{RenewTime: renewed(-time.Hour - time.Second), LeaseDurationSeconds: ptr.To[int32](3600)}, true},
 		"never renewed":     {coordinationv1.LeaseSpec{LeaseDurationSeconds: ptr.To[int32](3600)}, true},
 		"without duration":  {coordinationv1.LeaseSpec{RenewTime: renewed(0)}, true},
 	} {
