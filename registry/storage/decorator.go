@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path"
 	"sync"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"google.golang.org/grpc/metadata"
@@ -73,7 +74,7 @@ func Decorator(client *kubernetes.Client, compactor etcd3.Compactor) generic.Sto
 		}
 		delegator := cacher.NewCacheDelegator(watchCache, store)
 		// Subresources share their resource's storage, so it is destroyed more than once.
-		return telling{Interface: delegator, unreadable: left, etcdKey: etcdKey}, sync.OnceFunc(func() {
+		return telling{Interface: known{Interface: delegator, newest: &atomic.Uint64{}}, unreadable: left, etcdKey: etcdKey}, sync.OnceFunc(func() {
 			delegator.Stop()
 			watchCache.Stop()
 			closeStore()

@@ -38,7 +38,9 @@ type Backend struct {
 	compactor        etcd3.Compactor
 	failed           chan error
 	health           recentHealth
-	space            *spaceKeeper
+	// reach says why an external etcd is not reached; nil where etcd is embedded.
+	reach func(context.Context) error
+	space *spaceKeeper
 	// stops run in reverse order. Servers add theirs side by side.
 	stopsLock sync.Mutex
 	stops     []func()
@@ -74,7 +76,7 @@ func (b *Backend) start(ctx context.Context, c CompletedOptions) error {
 	}
 	plain.KV = etcd3.NewETCDLatencyTracker(plain.KV)
 	guarded := resource.GuardClient(kubernetes.Client{Client: plain}, plain.KV)
-	b.Client = &kubernetes.Client{Client: plain, Kubernetes: clearErrors{Interface: guarded, maxBytes: embeddedMaxBytes, onFull: b.space.wake}}
+	b.Client = &kubernetes.Client{Client: plain, Kubernetes: clearErrors{Interface: guarded, maxBytes: embeddedMaxBytes, onFull: b.space.wake, external: b.space == nil}}
 
 	compactor := etcd3.NewCompactor(plain, compactionInterval, clock.RealClock{}, nil)
 	b.compactor = compactor

@@ -60,6 +60,9 @@ func (b *Backend) embed(ctx context.Context, c CompletedOptions) (*clientv3.Clie
 	if err != nil {
 		return nil, err
 	}
+	if err = checkLog(dataOf(c.dataDir)); err != nil {
+		return nil, fmt.Errorf("start etcd in %s: %w", c.dataDir, readable(err))
+	}
 	died := make(chan string, 1)
 	server, err := launch(embeddedConfig(c, socket, newLogger(klog.FromContext(ctx), died)), died)
 	if err != nil {
@@ -109,7 +112,7 @@ func launch(config *embed.Config, died <-chan string) (*embed.Etcd, error) {
 	}()
 	select {
 	case out := <-results:
-		return out.server, out.err
+		return out.server, readable(out.err)
 	case message := <-died:
 		return nil, unreadable(message)
 	}
@@ -197,11 +200,14 @@ func (kv directKV) GetStream(ctx context.Context, key string, opts ...clientv3.O
 	return kv.socket.GetStream(ctx, key, opts...)
 }
 
+// dataOf is the part of a data directory that is etcd's.
+func dataOf(dataDir string) string { return filepath.Join(dataDir, "etcd", "data") }
+
 func embeddedConfig(c CompletedOptions, socket string, logger *zap.Logger) *embed.Config {
 	endpoint := url.URL{Scheme: "unix", Path: socket}
 	config := embed.NewConfig()
 	config.Name = "annex"
-	config.Dir = filepath.Join(c.dataDir, "etcd", "data")
+	config.Dir = dataOf(c.dataDir)
 	config.ListenClientUrls = []url.URL{endpoint}
 	config.AdvertiseClientUrls = []url.URL{endpoint}
 	// A single member has no peers. It must advertise something to itself, which nobody ever dials.

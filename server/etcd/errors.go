@@ -25,6 +25,8 @@ type clearErrors struct {
 	maxBytes int
 	// onFull is called when etcd refused a write for want of space.
 	onFull func()
+	// external is an etcd that others run, and make room in.
+	external bool
 }
 
 func (c clearErrors) OptimisticPut(ctx context.Context, key string, value []byte, expected int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
@@ -51,14 +53,23 @@ func (c clearErrors) clear(err error, size int) error {
 		// caller learns by reading.
 		c.onFull()
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure,
-			Code:   http.StatusInsufficientStorage,
-			Reason: metav1.StatusReason("InsufficientStorage"),
-			Message: "the store is full: etcd has reached its space quota and takes no more writes; try again, and if it stays so delete what is not needed, " +
-				"which works meanwhile, or raise the quota (--etcd-quota-bytes where etcd is embedded)",
+			Status:  metav1.StatusFailure,
+			Code:    http.StatusInsufficientStorage,
+			Reason:  metav1.StatusReason("InsufficientStorage"),
+			Message: c.full(),
 		}}
 	}
 	return err
+}
+
+// full says what to do about it.
+func (c clearErrors) full() string {
+	const full = "the store is full: etcd has reached its space quota and takes no more writes; "
+	if c.external {
+		return full + "delete what is not needed, which works meanwhile, then compact and defragment etcd, or raise its --quota-backend-bytes, " +
+			"and then lift the alarm with `etcdctl alarm disarm`"
+	}
+	return full + "try again, and if it stays so delete what is not needed, which works meanwhile, or raise the quota with --etcd-quota-bytes"
 }
 
 func tooLarge(size, maxBytes int) error {

@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
@@ -24,6 +26,8 @@ import (
 const (
 	probeTimeout  = 2 * time.Second
 	probeInterval = 200 * time.Millisecond
+	// refusalWait is how long a server gets to refuse a certificate.
+	refusalWait = 500 * time.Millisecond
 	// sayInterval is how often waiting is reported.
 	sayInterval = 3 * time.Second
 )
@@ -46,6 +50,7 @@ func (b *Backend) connect(ctx context.Context, c CompletedOptions) (*clientv3.Cl
 		DialKeepAliveTimeout: 10 * time.Second,
 		// How much is too much is for the cluster to say: the client's own limit is smaller than what a cluster may be set to.
 		MaxCallSendMsgSize: 2 * embeddedMaxBytes,
+		DialOptions:        []grpc.DialOption{grpc.WithChainUnaryInterceptor(throughLeader)},
 		Logger:             zap.NewNop(),
 	})
 	if err != nil {
@@ -55,6 +60,7 @@ func (b *Backend) connect(ctx context.Context, c CompletedOptions) (*clientv3.Cl
 	b.Transport = storagebackend.TransportConfig{
 		ServerList: c.Servers, CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.CAFile,
 	}
+	b.reach = func(ctx context.Context) error { return reach(ctx, c.Servers, security) }
 	return client, waitForAnswer(ctx, client, c.Servers, security)
 }
 
@@ -122,13 +128,28 @@ func reachOne(ctx context.Context, server string, security *tls.Config) error {
 		if security != nil {
 			config = security.Clone()
 		}
-		config.ServerName = parsed.Hostname()
+		config.ServerName, config.NextProtos = parsed.Hostname(), []string{"h2"}
 		secured := tls.Client(connection, config)
-		err = secured.HandshakeContext(ctx)
+		if err = secured.HandshakeContext(ctx); err == nil {
+			err = refusal(secured)
+		}
 		connection = secured
 	}
 	if closeErr := connection.Close(); err == nil {
 		err = closeErr
+	}
+	return err
+}
+
+// refusal returns what a server thinks of the client's certificate, if that is nothing good. With TLS 1.3 it says so after the handshake;
+// one that is content waits for a request, or begins with the settings of HTTP/2.
+func refusal(connection *tls.Conn) error {
+	if err := connection.SetReadDeadline(time.Now().Add(refusalWait)); err != nil {
+		return err
+	}
+	_, err := connection.Read(make([]byte, 1))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
 	}
 	return err
 }

@@ -36,6 +36,12 @@ func (b *Backend) HealthCheck() healthz.HealthChecker {
 		}
 		// The answer is for others too, so it does not depend on one request's patience.
 		h.last = probe(context.Background(), b.Client.Client, probeTimeout)
+		if h.last != nil && b.reach != nil {
+			// The client tries again by itself until time is up, and then does not say why.
+			if err := b.reach(context.Background()); err != nil {
+				h.last = err
+			}
+		}
 		h.at = time.Now()
 		if h.last != nil {
 			h.last = fmt.Errorf("reading from etcd: %w", h.last)

@@ -12,7 +12,8 @@ import (
 )
 
 // newLogger sends etcd's log to klog: errors always, warnings at -v=1 unless they tell of trouble with the disk, the rest at
-// -v=4. What makes etcd give up goes to died.
+// -v=4, but nothing that is for those who debug etcd: that has every object that is written, Secrets included. What makes etcd give up goes
+// to died.
 func newLogger(logger klog.Logger, died chan<- string) *zap.Logger {
 	return zap.New(klogCore{logger: logger.WithName("etcd")}, zap.WithFatalHook(deathHook(died)), zap.WithPanicHook(deathHook(died)))
 }
@@ -23,7 +24,7 @@ type klogCore struct {
 }
 
 func (c klogCore) Enabled(level zapcore.Level) bool {
-	return level >= zapcore.WarnLevel || c.logger.V(4).Enabled()
+	return level >= zapcore.WarnLevel || level >= zapcore.InfoLevel && c.logger.V(4).Enabled()
 }
 
 func (c klogCore) With(fields []zapcore.Field) zapcore.Core {

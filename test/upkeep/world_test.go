@@ -99,8 +99,11 @@ func startReplicas(t testing.TB) *world {
 	}
 	t.Cleanup(store.Stop)
 	w := &world{etcd: dial(t, strings.Split(store.Servers(), ",")...)}
-	shared, admin, authority := shareCertificates(t, dir)
-	w.authorities = string(authority.CertPEM())
+	shared, err := cluster.NewControlPlaneIdentity(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.authorities = string(shared.Serving.CertPEM())
 	binary := harness.Annex(t, root)
 	for i := range 3 {
 		port, err := cluster.FreePort()
@@ -109,9 +112,9 @@ func startReplicas(t testing.TB) *world {
 		}
 		name := "replica-" + strconv.Itoa(i)
 		r := &replica{name: name, log: filepath.Join(dir, name+".log"), binary: binary, kubeconfig: filepath.Join(dir, name+".kubeconfig")}
-		r.args = append([]string{"controlplane", "--etcd-servers=" + store.Servers(), "--bind-address=" + loopback, "--secure-port=" + strconv.Itoa(port)}, shared...)
+		r.args = append([]string{"controlplane", "--etcd-servers=" + store.Servers(), "--bind-address=" + loopback, "--secure-port=" + strconv.Itoa(port)}, shared.Flags...)
 		r.args = append(r.args, leadershipFlags()...)
-		if err := pki.WriteKubeconfig(r.kubeconfig, "https://"+net.JoinHostPort(loopback, strconv.Itoa(port)), authority.CertFile(), admin); err != nil {
+		if err := pki.WriteKubeconfig(r.kubeconfig, "https://"+net.JoinHostPort(loopback, strconv.Itoa(port)), shared.Serving.CertFile(), shared.Admin); err != nil {
 			t.Fatal(err)
 		}
 		w.replicas = append(w.replicas, r)
@@ -156,38 +159,6 @@ func (w *world) start(t testing.TB) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// shareCertificates makes what all replicas have in common, and an administrator's certificate.
-func shareCertificates(t testing.TB, dir string) (flags []string, admin pki.Pair, serving *pki.Authority) {
-	t.Helper()
-	directory, err := pki.Open(filepath.Join(dir, "pki"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	authorities := map[string]*pki.Authority{}
-	for _, name := range []string{"serving-ca", "client-ca", "front-proxy-ca"} {
-		if authorities[name], err = directory.Authority(name, name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	serving = authorities["serving-ca"]
-	pair, servingErr := serving.Serving("control-plane", "localhost", loopback)
-	admin, adminErr := authorities["client-ca"].Client("admin", "admin", "system:masters")
-	proxy, proxyErr := authorities["front-proxy-ca"].Client("front-proxy-client", "annex-aggregator")
-	key, keyErr := directory.Key("service-accounts")
-	if err := errors.Join(servingErr, adminErr, proxyErr, keyErr); err != nil {
-		t.Fatal(err)
-	}
-	return []string{
-		"--tls-cert-file=" + pair.CertFile, "--tls-private-key-file=" + pair.KeyFile,
-		"--client-ca-file=" + authorities["client-ca"].CertFile(),
-		"--requestheader-client-ca-file=" + authorities["front-proxy-ca"].CertFile(), "--requestheader-allowed-names=annex-aggregator",
-		"--proxy-client-cert-file=" + proxy.CertFile, "--proxy-client-key-file=" + proxy.KeyFile,
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-signing-key-file=" + key,
-		"--cluster-signing-cert-file=" + authorities["client-ca"].CertFile(), "--cluster-signing-key-file=" + authorities["client-ca"].KeyFile(),
-		"--root-ca-file=" + serving.CertFile(),
-	}, admin, serving
 }
 
 // shortDir is a directory with a path so short that a socket in it has an address.

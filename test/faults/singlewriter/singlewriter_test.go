@@ -5,6 +5,7 @@ package singlewriter_test
 
 import (
 	"flag"
+	"os"
 	"testing"
 	"time"
 
@@ -18,7 +19,16 @@ const root = "../../.."
 var (
 	faultCount = flag.Int("faults", 50, "how many faults each proof has")
 	seedFlag   = flag.Uint64("seed", 0, "seed of the faults; 0 for a new one")
+	full       = flag.Bool("full", false, "have 1000 faults in each proof")
 )
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *full {
+		*faultCount = 1000
+	}
+	os.Exit(m.Run())
+}
 
 // soon is timings with which a thousand faults take minutes.
 func soon() leadership.Timings {
