@@ -1,0 +1,43 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package security attacks `annex up`, which runs as a process of its own, through both of its ports: the control plane's, where requests for
+// the extension's kinds are passed on, and the extension apiserver's. One process runs with defaults; another one at -v=10, with an audit log
+// and under a umask of 000. In the end both have to be there still, and their logs must not tell of a panic.
+//
+// Each check of what a server has to withstand is a test, here or where it was needed first:
+//
+//	check                                          test
+//	headers of a front proxy or of impersonation,  TestHeaderSpoofing, TestBackends/CredentialsStayAtHome (what reaches a server behind),
+//	hop by hop and otherwise, with and without     test/integration TestFrontProxyHeadersAreBelievedFromTheProxyAlone,
+//	certificates, and with those of others         server/controlplane TestWhoIsBelieved, server/controlplane/inprocess
+//	impersonation with rights to some of it        server/controlplane TestImpersonation
+//	empty allowed names are refused                server/extension TestTrustTakesWhatItCan, server/options TestEveryMistakeIsReportedWithItsFix
+//	anonymous callers reach health alone           test/integration TestAnonymousReachesOnlyHealth, server/controlplane TestProbesNeedNoIdentity
+//	revocation lag                                 TestRevocationLag, test/integration TestTokensAtTheExtension,
+//	                                               server/controlplane TestTokensDieWithWhatTheyAreBoundTo
+//	redirects and upgrades by a backend            TestBackends, server/controlplane/remoteopenapi TestUsersAreNotSentElsewhere
+//	SSRF through APIServices and webhooks          TestSSRF, server/up TestServicesAreResolvedByName, server/controlplane TestWebhooks (redirects,
+//	                                               answers of 9 MiB), server/admission TestOwnCredentialsStayAtHome
+//	escalation of rights                           server/controlplane TestNobodyGivesWhatHeDoesNotHave, TestCertificateRequests,
+//	                                               server/up TestPartsHaveTheRightsThatTheyNeedAndNoOthers, test/e2e TestReportersMayReportAndNothingElse
+//	path confusion                                 TestPathConfusion
+//	bodies, patches, YAML, CBOR, compression       TestBombs, server/bodies, test/integration TestSizesAndBombs,
+//	                                               server/controlplane TestObjectsAtTheirLimits, TestObjectsTooLargeForAnExternalEtcd
+//	slow headers and bodies                        TestSlowloris, server/bodies TestBodiesThatComeSlowly, TestTimeouts with -timeouts
+//	HTTP/2 resets, CONTINUATION and other floods   TestHTTP2Floods, TestHTTP2FloodsEndTheConnection
+//	a greedy user                                  TestOverload, server/controlplane TestFlowControlObjects
+//	TLS versions and ciphers                       TestTLSVersionsAndCiphers
+//	etcd is not exposed                            TestEtcdExposure, server/etcd TestOnlyOneSocketListens,
+//	                                               test/integration TestAnotherUserCannotReachTheStore
+//	file modes under a umask of 000                TestFileModes, server/pki TestFilesAreClosedToOthersWhateverTheUmask
+//	encryption at rest, rotation of its keys       TestEncryptionKeysRotate, server/etcd TestEncryptionAtRest,
+//	                                               server/controlplane TestMigrationIntoEncryption
+//	secrets in logs, audit, events and metrics     TestSecretsAreNotTold, server/etcd TestWhatIsWrittenIsNotLogged, cmd/annex TestBodiesAreKeptOut
+//	audited once, as who it was                    TestAuditRecordsOnce, server/controlplane TestAttacksAreAuditedOnceWithWhoTried, TestImpersonation
+//	tokens: audience, expiry, uid, signature       server/controlplane TestBadTokensAreRefused, TestTokenRequests, TestTokenReviews
+//	users of other issuers                         server/controlplane/externalusers; issuers are configured by a file, never by a client
+//	known vulnerabilities                          make govulncheck
+//	decoders, validation, apply, list options      test/security/fuzz, make fuzz
+//	and continue tokens, fuzzed
+package security
