@@ -5,11 +5,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/extension"
@@ -24,9 +26,12 @@ func newAPIServer() *cobra.Command {
 			"for v1alpha1 of features.k8s.io, multicluster.k8s.io and node.k8s.io.",
 		Args: cobra.NoArgs,
 	}
-	o.AddFlags(command.Flags())
-	storage := addStorage(command.Flags())
-	logging := addLogging(command)
+	var sections cliflag.NamedFlagSets
+	o.AddFlags(&sections)
+	storage := addStorage(sections.FlagSet("etcd"))
+	metrics := addMetrics(sections.FlagSet("metrics"))
+	logging := addLogging(sections.FlagSet("logs"))
+	addSections(command, &sections)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		// Outside the cluster the data directory keeps the authorities as well, and nothing has to be registered for them.
 		if o.Certificates.Directory == "" && o.Host.Kubeconfig != "" && storage.dataDir != "" {
@@ -37,7 +42,7 @@ func newAPIServer() *cobra.Command {
 		if err := utilerrors.NewAggregate([]error{err, storeErr}); err != nil {
 			return err
 		}
-		if err := logging.apply(os.Stderr); err != nil {
+		if err := errors.Join(logging.apply(os.Stderr), applyMetrics(metrics)); err != nil {
 			return err
 		}
 		return runOn(command.Context(), store, func(ctx context.Context, backend *etcd.Backend) error {

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/kube-annex/annex/server/clusterproperties"
 )
@@ -24,6 +25,7 @@ func newClaims() *cobra.Command {
 		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	command.AddCommand(newClaimsImport(), newClaimsExport())
+	addSections(command, &cliflag.NamedFlagSets{})
 	return command
 }
 
@@ -38,8 +40,10 @@ func newClaimsImport() *cobra.Command {
 			"exit code is then 1. Nothing is deleted, no set is left or changed, and doing it again changes nothing.",
 		Args: cobra.NoArgs,
 	}
-	c.addFlags(command, "ClusterClaims")
-	command.Flags().StringVarP(&file, "filename", "f", "", "File with ClusterProperties in YAML or JSON instead of those of the cluster; - for standard input.")
+	var sections cliflag.NamedFlagSets
+	c.addFlags(&sections, "import", "ClusterClaims")
+	sections.FlagSet("import").StringVarP(&file, "filename", "f", "", "File with ClusterProperties in YAML or JSON instead of those of the cluster; - for standard input.")
+	addSections(command, &sections)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if err := c.validate(); err != nil {
 			return err
@@ -77,7 +81,9 @@ func newClaimsExport() *cobra.Command {
 			"deleted, and doing it again changes nothing. `annex claims export -o yaml` prints them for another cluster, and needs no about.k8s.io.",
 		Args: cobra.NoArgs,
 	}
-	c.addFlags(command, "ClusterProperties")
+	var sections cliflag.NamedFlagSets
+	c.addFlags(&sections, "export", "ClusterProperties")
+	addSections(command, &sections)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if err := c.validate(); err != nil {
 			return err
@@ -109,13 +115,14 @@ type claimsCommand struct {
 	cluster    *clusterproperties.Cluster
 }
 
-func (c *claimsCommand) addFlags(command *cobra.Command, makes string) {
+func (c *claimsCommand) addFlags(sections *cliflag.NamedFlagSets, way, makes string) {
 	c.makes = makes
-	addKubeconfig(command, &c.kubeconfig)
-	addDryRun(command, &c.options.DryRun)
-	command.Flags().BoolVar(&c.options.Overwrite, "overwrite", false,
+	addKubeconfig(sections, &c.kubeconfig)
+	fs := sections.FlagSet(way)
+	addDryRun(fs, &c.options.DryRun)
+	fs.BoolVar(&c.options.Overwrite, "overwrite", false,
 		"Replace values, labels and annotations that are there and differ. The set that a cluster is a member of stays all the same.")
-	command.Flags().StringVarP(&c.output, "output", "o", "", "Print the "+makes+" and change nothing. One of: json, name, table, yaml.")
+	fs.StringVarP(&c.output, "output", "o", "", "Print the "+makes+" and change nothing. One of: json, name, table, yaml.")
 }
 
 func (c *claimsCommand) validate() error {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	cliflag "k8s.io/component-base/cli/flag"
+
 	"github.com/kube-annex/annex/server/controllers"
 )
 
@@ -21,8 +23,11 @@ func newControllers() *cobra.Command {
 			"group of controllers runs in one process at a time, under a Lease, and /healthz/leadership says where.",
 		Args: cobra.NoArgs,
 	}
-	o.AddFlags(command.Flags())
-	logging := addLogging(command)
+	var sections cliflag.NamedFlagSets
+	o.AddFlags(&sections)
+	metrics := addMetrics(sections.FlagSet("metrics"))
+	logging := addLogging(sections.FlagSet("logs"))
+	addSections(command, &sections)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		registerMetrics := addLeadership(&o.Leadership, command.ErrOrStderr())
 		registerIdentity := addClusterIdentity(&o.ClusterIdentity)
@@ -31,7 +36,7 @@ func newControllers() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := logging.apply(os.Stderr); err != nil {
+		if err := errors.Join(logging.apply(os.Stderr), applyMetrics(metrics)); err != nil {
 			return err
 		}
 		if err := errors.Join(registerMetrics(), registerIdentity(), registerBalloons()); err != nil {

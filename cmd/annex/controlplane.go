@@ -5,10 +5,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/kube-annex/annex/server/controlplane"
 	"github.com/kube-annex/annex/server/etcd"
@@ -22,9 +24,12 @@ func newControlPlane() *cobra.Command {
 		Long:  "Runs a Kubernetes-style control plane without nodes and pods: namespaces, configuration, access reviews, custom resources and APIServices.",
 		Args:  cobra.NoArgs,
 	}
-	o.AddFlags(command.Flags())
-	storage := addStorage(command.Flags())
-	logging := addLogging(command)
+	var sections cliflag.NamedFlagSets
+	o.AddFlags(&sections)
+	storage := addStorage(sections.FlagSet("etcd"))
+	metrics := addMetrics(sections.FlagSet("metrics"))
+	logging := addLogging(sections.FlagSet("logs"))
+	addSections(command, &sections)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		registerMetrics := addLeadership(&o.Leadership, command.ErrOrStderr())
 		completed, err := o.Complete()
@@ -32,7 +37,7 @@ func newControlPlane() *cobra.Command {
 		if err := utilerrors.NewAggregate([]error{err, storeErr}); err != nil {
 			return err
 		}
-		if err := logging.apply(os.Stderr); err != nil {
+		if err := errors.Join(logging.apply(os.Stderr), applyMetrics(metrics)); err != nil {
 			return err
 		}
 		if err := registerMetrics(); err != nil {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	cliflag "k8s.io/component-base/cli/flag"
+
 	"github.com/kube-annex/annex/server/pki"
 	"github.com/kube-annex/annex/server/userconfig"
 )
@@ -25,11 +27,14 @@ func newKubeconfig() *cobra.Command {
 		Example: "  annex kubeconfig --user jane --group developers -o jane.kubeconfig",
 		Args:    cobra.NoArgs,
 	}
-	addKubeconfig(command, &kubeconfig)
-	command.Flags().StringVar(&user.Name, "user", "", "Name of the user.")
-	command.Flags().StringSliceVar(&user.Groups, "group", nil, "Groups of the user. Can be given several times.")
-	command.Flags().DurationVar(&user.Expiration, "expiration", 0, "How long the certificate is to be valid, at least 10m. The signer may give less; without it the signer decides.")
-	command.Flags().StringVarP(&output, "output", "o", "", "File to write, readable by its owner only. Without it the kubeconfig is printed.")
+	var sections cliflag.NamedFlagSets
+	addKubeconfig(&sections, &kubeconfig)
+	fs := sections.FlagSet("user")
+	fs.StringVar(&user.Name, "user", "", "Name of the user.")
+	fs.StringSliceVar(&user.Groups, "group", nil, "Groups of the user. Can be given several times.")
+	fs.DurationVar(&user.Expiration, "expiration", 0, "How long the certificate is to be valid, at least 10m. The signer may give less; without it the signer decides.")
+	sections.FlagSet("output").StringVarP(&output, "output", "o", "", "File to write, readable by its owner only. Without it the kubeconfig is printed.")
+	addSections(command, &sections)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if errs := user.Validate(); errs != nil {
 			return errors.Join(errs...)

@@ -11,7 +11,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc/grpclog"
 
 	"k8s.io/component-base/logs"
@@ -23,9 +23,9 @@ type logging struct {
 	configuration *logsapi.LoggingConfiguration
 }
 
-func addLogging(command *cobra.Command) logging {
+func addLogging(fs *pflag.FlagSet) logging {
 	l := logging{configuration: logsapi.NewLoggingConfiguration()}
-	logsapi.AddFlags(l.configuration, command.Flags())
+	logsapi.AddFlags(l.configuration, fs)
 	return l
 }
 
@@ -38,6 +38,7 @@ func (l logging) apply(to io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("set up logging: %w", err)
 	}
+	keepBodiesOut()
 	return nil
 }
 

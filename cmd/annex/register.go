@@ -9,9 +9,11 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/kube-annex/annex/server/options"
 	"github.com/kube-annex/annex/server/registration"
@@ -29,10 +31,13 @@ func newRegister() *cobra.Command {
 			"It can be repeated, changes nothing that belongs to someone else, and checks everything before it changes anything.",
 		Args: cobra.NoArgs,
 	}
-	o.AddFlags(command.Flags())
-	addKubeconfig(command, &kubeconfig)
-	addDryRun(command, &dryRun)
-	command.Flags().StringVarP(&output, "output", "o", "", "yaml prints the objects instead of what is done; with --dry-run no cluster is needed for it.")
+	var sections cliflag.NamedFlagSets
+	addKubeconfig(&sections, &kubeconfig)
+	o.AddFlags(sections.FlagSet("registration"))
+	fs := sections.FlagSet("output")
+	addDryRun(fs, &dryRun)
+	fs.StringVarP(&output, "output", "o", "", "yaml prints the objects instead of what is done; with --dry-run no cluster is needed for it.")
+	addSections(command, &sections)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if output != "" && output != "yaml" {
 			return fmt.Errorf("--output %s is not known; the only format is yaml", output)
@@ -70,9 +75,11 @@ func newUnregister() *cobra.Command {
 			registration.ManagedByLabel + "=" + registration.ManagedBy + ". Features, ClusterClaims and NodeBalloons stay in the extension apiserver's own etcd.",
 		Args: cobra.NoArgs,
 	}
-	service.AddFlags(command.Flags())
-	addKubeconfig(command, &kubeconfig)
-	addDryRun(command, &dryRun)
+	var sections cliflag.NamedFlagSets
+	addKubeconfig(&sections, &kubeconfig)
+	service.AddFlags(sections.FlagSet("registration"))
+	addDryRun(sections.FlagSet("output"), &dryRun)
+	addSections(command, &sections)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if errs := service.Validate(); errs != nil {
 			return errors.Join(errs...)
@@ -88,12 +95,12 @@ func newUnregister() *cobra.Command {
 	return command
 }
 
-func addKubeconfig(command *cobra.Command, path *string) {
-	command.Flags().StringVar(path, "kubeconfig", "", "Kubeconfig file of the cluster. Without it the one that kubectl would use.")
+func addKubeconfig(sections *cliflag.NamedFlagSets, path *string) {
+	sections.FlagSet("cluster").StringVar(path, "kubeconfig", "", "Kubeconfig file of the cluster. Without it the one that kubectl would use.")
 }
 
-func addDryRun(command *cobra.Command, dryRun *bool) {
-	command.Flags().BoolVar(dryRun, "dry-run", false, "Only say what would be done. The cluster is asked whether it would accept it.")
+func addDryRun(fs *pflag.FlagSet, dryRun *bool) {
+	fs.BoolVar(dryRun, "dry-run", false, "Only say what would be done. The cluster is asked whether it would accept it.")
 }
 
 func clusterOf(kubeconfig string) (*registration.Cluster, error) {

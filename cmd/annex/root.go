@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	cliflag "k8s.io/component-base/cli/flag"
 )
 
 // run executes the command line and returns the exit code. Any error is one line on stderr.
@@ -40,6 +42,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fmt.Errorf("%w; `%s --help` lists all flags", err, command.CommandPath())
 	})
+	addSections(root, &cliflag.NamedFlagSets{})
 	root.AddCommand(newUp(), newAPIServer(), newControllers(), newControlPlane(), newRegister(), newUnregister(), newClaims(), newKubeconfig(), newVersion())
 	return root
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	cliflag "k8s.io/component-base/cli/flag"
+
 	"github.com/kube-annex/annex/server/up"
 )
 
@@ -23,10 +25,12 @@ func newUp() *cobra.Command {
 			"and writes an administrator's kubeconfig into the data directory. Ctrl-C stops everything; the next start finds all data again.",
 		Args: cobra.NoArgs,
 	}
-	o.AddFlags(command.Flags())
+	var sections cliflag.NamedFlagSets
+	o.AddFlags(&sections)
 	var logPath string
-	command.Flags().StringVar(&logPath, "log-file", "", "File for the log; - for standard error. (default annex.log in the data directory)")
-	logging := addLogging(command)
+	sections.FlagSet("logs").StringVar(&logPath, "log-file", "", "File for the log; - for standard error. (default annex.log in the data directory)")
+	logging := addLogging(sections.FlagSet("logs"))
+	addSections(command, &sections)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		registerMetrics := addLeadership(&o.Leadership, command.ErrOrStderr())
 		registerIdentity := addClusterIdentity(&o.ClusterIdentity)

@@ -8,11 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	cliflag "k8s.io/component-base/cli/flag"
+
 	"github.com/kube-annex/annex/server/options"
 )
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	command := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this binary",
 		Args:  cobra.NoArgs,
@@ -21,4 +23,6 @@ func newVersion() *cobra.Command {
 			return err
 		},
 	}
+	addSections(command, &cliflag.NamedFlagSets{})
+	return command
 }

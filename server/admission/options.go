@@ -43,7 +43,7 @@ type Plugin struct {
 
 // Options say which plugins run.
 type Options struct {
-	// Without names plugins that do not run, for whoever sets this in code.
+	// Without names plugins that do not run.
 	Without []string
 	// Plugins run as well.
 	Plugins []Plugin
@@ -56,6 +56,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ConfigFile, configFlag, o.ConfigFile,
 		"File with an AdmissionConfiguration of apiserver.config.k8s.io/v1. It holds the configurations of admission plugins, such as the kubeconfig with the credentials for webhooks.")
 }
+
+// Names lists all plugins that there are, in the order in which they run.
+func (o *Options) Names() []string { return o.names(nil) }
 
 // Validate reports every mistake, those in the configuration file included.
 func (o *Options) Validate() []error {

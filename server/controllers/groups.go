@@ -8,10 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/kube-annex/annex/controllers/clusterclaims/clusterid"
 	"github.com/kube-annex/annex/controllers/clusterclaims/hub"
@@ -42,13 +41,13 @@ func NewGroups() Groups {
 	return Groups{LeaseNamespace: options.NewService().Namespace, Observer: observer.NewOptions(), ClusterID: clusterid.NewOptions(), NodeBalloons: nodeballoons.NewOptions()}
 }
 
-// AddFlags adds the flags of all controllers.
-func (g *Groups) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&g.LeaseNamespace, "leader-elect-namespace", g.LeaseNamespace, "Namespace of the Leases under which controllers run in one process at a time.")
-	g.Observer.AddFlags(fs)
-	g.ClusterID.AddFlags(fs)
-	g.Hub.AddFlags(fs)
-	g.NodeBalloons.AddFlags(fs)
+// AddFlags adds the flags of all controllers, most of them in a section of each controller.
+func (g *Groups) AddFlags(sections *cliflag.NamedFlagSets) {
+	sections.FlagSet("leader election").StringVar(&g.LeaseNamespace, "leader-elect-namespace", g.LeaseNamespace, "Namespace of the Leases under which controllers run in one process at a time.")
+	g.Observer.AddFlags(sections.FlagSet("feature observer"))
+	g.ClusterID.AddFlags(sections.FlagSet("cluster identity"))
+	g.Hub.AddFlags(sections.FlagSet("cluster identity"))
+	g.NodeBalloons.AddFlags(sections.FlagSet("node balloons"))
 }
 
 // Validate reports every mistake.

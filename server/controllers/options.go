@@ -7,10 +7,9 @@ import (
 	"net"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/rest"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/featuregate"
 
 	"github.com/kube-annex/annex/clusteridentity"
@@ -52,20 +51,22 @@ func NewOptions() *Options {
 	}
 }
 
-// AddFlags adds all flags.
-func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	o.Serving.AddFlags(fs)
-	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
-		"File with the authorities of client certificates of those who read /metrics, in PEM. Without it they need a token of the cluster.")
-	o.Authorization.AddFlags(fs)
-	fs.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles under /debug/pprof/ to users who may get that path.")
+// AddFlags adds all flags, in the sections that Kubernetes' own components have.
+func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
+	fs := sections.FlagSet("cluster")
 	o.Host.AddFlags(fs)
 	fs.Lookup("kubeconfig").Usage = "Kubeconfig file of the cluster to work on. Without it the pod's service account is used."
+	o.Serving.AddFlags(sections.FlagSet("secure serving"))
+	sections.FlagSet("features").BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles under /debug/pprof/ to users who may get that path.")
+	sections.FlagSet("authentication").StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
+		"File with the authorities of client certificates of those who read /metrics, in PEM. Without it they need a token of the cluster.")
+	o.Authorization.AddFlags(sections.FlagSet("authorization"))
+	fs = sections.FlagSet("leader election")
 	o.Leadership.AddFlags(fs)
 	fs.BoolVar(&o.Leadership.MarkWrites, "leader-elect-mark-writes", o.Leadership.MarkWrites,
 		"Name the term of leadership as field manager of writes, so that a ValidatingAdmissionPolicy can tell late ones. Each term then has an entry of its own in managedFields.")
-	o.Groups.AddFlags(fs)
-	gates.AddFlag(fs, o.Gates)
+	o.Groups.AddFlags(sections)
+	gates.AddFlag(sections.FlagSet("feature gates"), o.Gates)
 }
 
 // Validate reports every mistake.

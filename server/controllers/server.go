@@ -156,7 +156,7 @@ func (s *Server) config(listener net.Listener) (*genericapiserver.RecommendedCon
 	if err = s.options.applyAuthentication(&config.Config, host.AuthenticationV1()); err != nil {
 		return nil, err
 	}
-	if config.Authorization.Authorizer, err = s.options.Authorization.Authorizer(host.AuthorizationV1()); err != nil {
+	if err = s.options.Authorization.ApplyTo(&config.Config, host.AuthorizationV1()); err != nil {
 		return nil, err
 	}
 	config.RequestTimeout = time.Minute

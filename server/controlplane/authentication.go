@@ -6,9 +6,12 @@ package controlplane
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	apiserverapi "k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
@@ -32,18 +35,13 @@ import (
 func (o *completedOptions) applyAuthentication(config *genericapiserver.Config, tokens *serviceaccounts.Tokens, users *externalusers.Users) (authenticationtrust.Trust, error) {
 	var trust authenticationtrust.Trust
 	var authenticators []authenticator.Request
-	requestHeader := o.requestHeader()
-	headers, err := requestHeader.Config()
+	headers, err := o.RequestHeader.Config()
 	if err != nil {
 		return trust, err
 	}
 	// The proxy comes first: its certificate says who proxies, and not who calls.
 	if headers != nil {
-		published := *headers
-		// Our own aggregator always sets or removes this header, so extension servers can believe it. Other front proxies
-		// may not know it and pass on what a client sent, so this server itself does not.
-		published.UIDHeaders = headerrequest.StaticStringSlice{"X-Remote-Uid"}
-		trust.RequestHeader = &published
+		trust.RequestHeader = publishedHeaders(headers)
 		config.Authentication.RequestHeaderConfig = headers
 		if err := config.Authentication.ApplyClientCert(headers.CAContentProvider, config.SecureServing); err != nil {
 			return trust, fmt.Errorf("accept certificates of --requestheader-client-ca-file: %w", err)
@@ -75,6 +73,23 @@ func (o *completedOptions) applyAuthentication(config *genericapiserver.Config, 
 		config.Authentication.Authenticator = union.NewFailOnError(known, anonymous.NewAuthenticator(anonymously.Conditions))
 	}
 	return trust, nil
+}
+
+// publishedHeaders adds those that our own aggregator sets to the ones that are configured. It always sets or removes X-Remote-Uid, so
+// extension servers can believe that. Other front proxies may not know it and pass on what a client sent, so this server itself does not.
+func publishedHeaders(configured *authenticatorfactory.RequestHeaderConfig) *authenticatorfactory.RequestHeaderConfig {
+	and := func(provider headerrequest.StringSliceProvider, own string) headerrequest.StaticStringSlice {
+		if slices.ContainsFunc(provider.Value(), func(header string) bool { return strings.EqualFold(header, own) }) {
+			return provider.Value()
+		}
+		return append(slices.Clone(provider.Value()), own)
+	}
+	published := *configured
+	published.UsernameHeaders = and(configured.UsernameHeaders, "X-Remote-User")
+	published.UIDHeaders = and(configured.UIDHeaders, "X-Remote-Uid")
+	published.GroupHeaders = and(configured.GroupHeaders, "X-Remote-Group")
+	published.ExtraHeaderPrefixes = and(configured.ExtraHeaderPrefixes, "X-Remote-Extra-")
+	return &published
 }
 
 // meantFor takes what says nothing of audiences, such as a certificate, to be meant for the given ones, if there are any.

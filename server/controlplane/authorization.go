@@ -41,7 +41,8 @@ type access struct {
 	policy *bootstrappolicy.Controller
 }
 
-// access asks in turn: whether the user is an administrator, or a probe; roles and their bindings; and the authorizers given in code.
+// access asks in turn: whether the user is an administrator, or a probe; roles and their bindings; the webhook; and the authorizers given
+// in code.
 func (o *completedOptions) access(client kubernetes.Interface, informers informers.SharedInformerFactory) (*access, error) {
 	a := &access{}
 	chain := []union.NamedAuthorizer{{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}}
@@ -64,13 +65,20 @@ func (o *completedOptions) access(client kubernetes.Interface, informers informe
 		chain = append(chain, union.NamedAuthorizer{AuthorizerName: "probes", Authorizer: probes(nil)})
 		resolvers = append(resolvers, mastersRules{})
 	}
+	asking, err := o.AuthorizationWebhook.authorizer()
+	if err != nil {
+		return nil, err
+	}
+	if asking != nil {
+		chain = append(chain, union.NamedAuthorizer{AuthorizerName: "webhook", Authorizer: asking})
+		resolvers = append(resolvers, nil) // it cannot tell its rules
+	}
 	for i, other := range o.Authorizers {
 		chain = append(chain, union.NamedAuthorizer{AuthorizerName: fmt.Sprintf("added-%d", i+1), Authorizer: other})
 		resolver, _ := other.(authorizer.RuleResolver)
 		resolvers = append(resolvers, resolver)
 	}
 	a.rules = resolvers
-	var err error
 	a.authorizer, err = union.New(chain...)
 	return a, err
 }

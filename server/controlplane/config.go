@@ -38,9 +38,6 @@ const informerResync = 10 * time.Minute
 // onStop has a function called when the server is told to stop, unless what it returns is called before.
 type onStop func(func()) (forget func() bool)
 
-// errStopping is why long requests end when the server is told to stop.
-var errStopping = errors.New("the server is stopping")
-
 // foundation is what the three servers of the chain share.
 type foundation struct {
 	// config is that of the native kinds; the others are made from copies.
@@ -68,6 +65,10 @@ func (s *Server) foundation(onStop onStop, listener net.Listener) (*foundation, 
 	if err = s.options.Serving.ApplyTo(config, listener); err != nil {
 		return nil, err
 	}
+	s.options.Requests.ApplyTo(config)
+	if err = s.options.Tracing.ApplyTo(config); err != nil {
+		return nil, err
+	}
 	config.LoopbackClientConfig.ContentType = runtime.ContentTypeProtobuf
 	config.LoopbackClientConfig.DisableCompression = true
 	if f.client, err = kubernetes.NewForConfig(config.LoopbackClientConfig); err != nil {
@@ -82,9 +83,10 @@ func (s *Server) foundation(onStop onStop, listener net.Listener) (*foundation, 
 	if err != nil {
 		return nil, err
 	}
+	build := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
 		api = fencing.WithTerms(api, config.Serializer, fencing.InTransaction(fences))
-		return genericapiserver.DefaultBuildHandlerChain(endLongRequests(onStop, config.LongRunningFunc, api), config)
+		return build(endLongRequests(onStop, config.LongRunningFunc, api), config)
 	}
 
 	s.rootCA = s.options.rootCA(config.SecureServing.Cert)
@@ -147,9 +149,9 @@ func (f *foundation) copyFor(backend *etcd.Backend, scheme *runtime.Scheme, code
 func endLongRequests(onStop onStop, isLong request.LongRunningRequestCheck, api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if info, ok := request.RequestInfoFrom(r.Context()); ok && isLong(r, info) {
-			ctx, cancel := context.WithCancelCause(r.Context())
-			defer cancel(nil)
-			defer onStop(func() { cancel(errStopping) })()
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			defer onStop(cancel)()
 			if info.Verb == "watch" {
 				defer endWatch(ctx)
 			}
@@ -159,14 +161,14 @@ func endLongRequests(onStop onStop, isLong request.LongRunningRequestCheck, api 
 	})
 }
 
-// endWatch is deferred. It makes a proxied watch that ends because the server stops end as those of native kinds do. The proxy
-// aborts it, which clients take for a broken connection.
+// endWatch is deferred. It makes a proxied watch that ends because the server stops, or because its client has gone, end as those of
+// native kinds do. The proxy aborts it, which clients take for a broken connection and the log for an error.
 func endWatch(ctx context.Context) {
 	aborted := recover()
 	if aborted == nil {
 		return
 	}
-	if err, ok := aborted.(error); !ok || !errors.Is(err, http.ErrAbortHandler) || !errors.Is(context.Cause(ctx), errStopping) {
+	if err, ok := aborted.(error); !ok || !errors.Is(err, http.ErrAbortHandler) || ctx.Err() == nil {
 		panic(aborted) //nolint:forbidigo // the panic is not ours; it goes on
 	}
 }

@@ -73,8 +73,8 @@
 //
 // Callers are authenticated by client certificates, by a front proxy that has one, by tokens of service accounts (package
 // serviceaccounts), or by those whom a configuration file or a webhook knows (package externalusers); without any, they reach health paths
-// only. What they may do is asked in turn: the group system:masters, and with it the server itself,
-// may do everything; roles and their bindings decide (package rbac); then the authorizers given in code. A server that has just
-// started lets requests wait until it has read the roles, and answers probes meanwhile. Without the kinds of
-// rbac.authorization.k8s.io, all four, the roles are left out of that.
+// only. What they may do is asked in turn: the group system:masters, and with it the server itself, may do everything; roles and their
+// bindings decide (package rbac); then a webhook, if there is one, and the authorizers given in code. A server that has just started lets
+// requests wait until it has read the roles, and answers probes meanwhile. Without the kinds of rbac.authorization.k8s.io, all four, the
+// roles are left out of that.
 package controlplane

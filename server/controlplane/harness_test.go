@@ -146,8 +146,8 @@ func (h *host) rawOptions() *controlplane.Options {
 	o.Serving.Listener = listen(h.t)
 	o.Serving.CertFile, o.Serving.KeyFile = serving.CertFile, serving.KeyFile
 	o.ClientCAFile = h.ca["client"].CertFile()
-	o.RequestHeaderCAFile = h.ca["front-proxy"].CertFile()
-	o.RequestHeaderAllowedNames = []string{"annex-aggregator"}
+	o.RequestHeader.ClientCAFile = h.ca["front-proxy"].CertFile()
+	o.RequestHeader.AllowedNames = []string{"annex-aggregator"}
 	o.ProxyClientCertFile, o.ProxyClientKeyFile = h.proxy.CertFile, h.proxy.KeyFile
 	o.Authorizers = []authorizer.Authorizer{refusalsFail(h.t)}
 	if h.adjust != nil {

@@ -170,7 +170,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	}{
 		"nobody can sign in": {func(*controlplane.Options) {}, []string{"nobody could sign in; set --client-ca-file"}},
 		"no such files": {func(o *controlplane.Options) {
-			o.ClientCAFile, o.RequestHeaderCAFile, o.RequestHeaderAllowedNames = missing, missing, []string{"a"}
+			o.ClientCAFile, o.RequestHeader.ClientCAFile, o.RequestHeader.AllowedNames = missing, missing, []string{"a"}
 		}, []string{"--client-ca-file cannot be read", "--requestheader-client-ca-file cannot be read"}},
 		"half a pair": {func(o *controlplane.Options) { o.ProxyClientCertFile = missing }, []string{"--proxy-client-cert-file is set but --proxy-client-key-file is not"}},
 	} {

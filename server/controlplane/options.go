@@ -9,14 +9,14 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
-
-	"github.com/spf13/pflag"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/featuregate"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 
@@ -40,8 +40,10 @@ const (
 // Options configure a control plane.
 type Options struct {
 	Serving  options.Serving
+	Requests options.Requests
 	Audit    options.Audit
 	Features options.Features
+	Tracing  options.Tracing
 	// Leadership is for the controllers that run in one replica at a time. Without an Owner it is that of the embedded etcd.
 	Leadership options.Leadership
 	// Beside are further candidates of the process, which /healthz/leadership tells about as well. Whoever made them runs them.
@@ -71,10 +73,11 @@ type Options struct {
 	Signing Signing
 	// ClientCAFile holds the authorities of client certificates.
 	ClientCAFile string
-	// RequestHeaderCAFile holds the authorities of front proxies, and RequestHeaderAllowedNames their names. The
-	// aggregator's own certificate for extension servers is of them, too: they are told to believe its headers.
-	RequestHeaderCAFile       string
-	RequestHeaderAllowedNames []string
+	// RequestHeader says which front proxies are believed. The aggregator's own certificate for extension servers is of them, too:
+	// they are told to believe its headers.
+	RequestHeader options.RequestHeader
+	// AuthorizationWebhook is asked about what roles do not allow.
+	AuthorizationWebhook AuthorizationWebhook
 	// ProxyClientCertFile and ProxyClientKeyFile are what the aggregator shows to extension servers.
 	ProxyClientCertFile, ProxyClientKeyFile string
 
@@ -94,34 +97,47 @@ type Options struct {
 func NewOptions() *Options {
 	return &Options{
 		Serving:       options.NewServing("", net.IPv4zero, defaultPort),
+		Requests:      options.NewRequests(),
 		Audit:         options.NewAudit(),
 		Features:      options.NewFeatures(),
 		Leadership:    options.NewLeadership(),
 		ExternalUsers: externalusers.NewOptions(),
+		RequestHeader: options.NewRequestHeader(),
 		Signing:       NewSigning(),
 		Gates:         gates.New(),
 		EventTTL:      defaultEventTTL,
+
+		AuthorizationWebhook: NewAuthorizationWebhook(),
 	}
 }
 
-// AddFlags adds flags under the names that a kube-apiserver has for them.
-func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	o.Serving.AddFlags(fs)
-	o.Audit.AddFlags(fs)
-	o.Features.AddFlags(fs)
-	o.Leadership.AddFlags(fs)
-	o.Admission.AddFlags(fs)
-	o.ServiceAccounts.AddFlags(fs)
-	o.ExternalUsers.AddFlags(fs)
-	o.Signing.AddFlags(fs)
-	gates.AddFlag(fs, o.Gates)
-	fs.DurationVar(&o.EventTTL, "event-ttl", o.EventTTL, "For how long Events are kept after they were written.")
+// AddFlags adds flags under the names that a kube-apiserver has for them, and in its sections.
+func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
+	o.Requests.AddFlags(sections.FlagSet("generic"))
+	o.Serving.AddFlags(sections.FlagSet("secure serving"))
+	o.Audit.AddFlags(sections.FlagSet("auditing"))
+	o.Features.AddFlags(sections.FlagSet("features"))
+	fs := sections.FlagSet("authentication")
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
 		"File with the authorities of client certificates, in PEM. The common name is the user, the organizations are the groups; system:masters may do everything.")
-	fs.StringVar(&o.RequestHeaderCAFile, "requestheader-client-ca-file", o.RequestHeaderCAFile,
-		"File with the authorities of front proxies, which name users in request headers, in PEM. Extension servers are told to believe them.")
-	fs.StringSliceVar(&o.RequestHeaderAllowedNames, "requestheader-allowed-names", o.RequestHeaderAllowedNames,
-		"Common names that a front proxy's client certificate may have, that of --proxy-client-cert-file included.")
+	o.RequestHeader.AddFlags(fs)
+	fs.Lookup("requestheader-client-ca-file").Usage = "File with the authorities of front proxies, which name users in request headers, in PEM. " +
+		"Extension servers are told to believe them."
+	fs.Lookup("requestheader-allowed-names").Usage = "Common names that a front proxy's client certificate may have, that of --proxy-client-cert-file included."
+	o.ServiceAccounts.AddFlags(fs)
+	o.ExternalUsers.AddFlags(fs)
+	o.AuthorizationWebhook.AddFlags(sections.FlagSet("authorization"))
+	fs = sections.FlagSet("admission")
+	o.Admission.AddFlags(fs)
+	plugins := o.admissionOptions()
+	fs.StringSliceVar(&o.Admission.Without, "disable-admission-plugins", o.Admission.Without,
+		"Admission plugins that do not run. All that are not named here do:\n"+strings.Join(plugins.Names(), ", "))
+	o.Signing.AddFlags(sections.FlagSet("certificate signing"))
+	o.Leadership.AddFlags(sections.FlagSet("leader election"))
+	gates.AddFlag(sections.FlagSet("feature gates"), o.Gates)
+	o.Tracing.AddFlags(sections.FlagSet("traces"))
+	fs = sections.FlagSet("misc")
+	fs.DurationVar(&o.EventTTL, "event-ttl", o.EventTTL, "For how long Events are kept after they were written.")
 	fs.StringVar(&o.ProxyClientCertFile, "proxy-client-cert-file", o.ProxyClientCertFile,
 		"File with the certificate that this server shows to extension servers when it passes requests on, in PEM.")
 	fs.StringVar(&o.ProxyClientKeyFile, "proxy-client-key-file", o.ProxyClientKeyFile, "File with the key of --proxy-client-cert-file, in PEM.")
@@ -130,8 +146,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 // Validate reports every mistake, files that cannot be read included.
 func (o *Options) Validate() []error {
 	errs := o.Serving.Validate()
+	errs = append(errs, o.Requests.Validate()...)
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Features.Validate()...)
+	errs = append(errs, o.Tracing.Validate()...)
 	errs = append(errs, o.Leadership.Validate()...)
 	plugins := o.admissionOptions()
 	errs = append(errs, plugins.Validate()...)
@@ -146,25 +164,18 @@ func (o *Options) Validate() []error {
 	if o.EventTTL < time.Second {
 		errs = append(errs, fmt.Errorf("--event-ttl is %s; set at least 1s", o.EventTTL))
 	}
-	if o.ClientCAFile == "" && o.RequestHeaderCAFile == "" && len(o.Authenticators) == 0 && o.ExternalUsers.ConfigFile == "" && o.ExternalUsers.WebhookFile == "" {
+	if o.ClientCAFile == "" && o.RequestHeader.ClientCAFile == "" && len(o.Authenticators) == 0 && o.ExternalUsers.ConfigFile == "" && o.ExternalUsers.WebhookFile == "" {
 		errs = append(errs, errors.New("nobody could sign in; set --client-ca-file"))
 	}
 	if err := options.ValidateCAFile("client-ca-file", o.ClientCAFile); err != nil {
 		errs = append(errs, err)
 	}
-	requestHeader := o.requestHeader()
-	errs = append(errs, requestHeader.Validate()...)
+	errs = append(errs, o.RequestHeader.Validate()...)
+	errs = append(errs, o.AuthorizationWebhook.Validate()...)
 	if o.ProxyClientCertFile != "" || o.ProxyClientKeyFile != "" {
 		errs = append(errs, options.ValidateKeyPair("proxy-client-cert-file", o.ProxyClientCertFile, "proxy-client-key-file", o.ProxyClientKeyFile)...)
 	}
 	return errs
-}
-
-func (o *Options) requestHeader() options.RequestHeader {
-	requestHeader := options.NewRequestHeader()
-	requestHeader.ClientCAFile = o.RequestHeaderCAFile
-	requestHeader.AllowedNames = o.RequestHeaderAllowedNames
-	return requestHeader
 }
 
 // CompletedOptions are options that have been found valid; only Complete makes them.

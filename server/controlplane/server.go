@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-annex/annex/server/controlplane/serviceaccounts"
 	"github.com/kube-annex/annex/server/etcd"
+	"github.com/kube-annex/annex/server/openapi"
 	"github.com/kube-annex/annex/server/options"
 )
 
@@ -63,6 +64,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	defer chain.config.SharedInformerFactory.Shutdown()
+	defer chain.remoteDocuments.Stop()
 	parts, err := s.prepare(chain)
 	if err != nil {
 		chain.destroy()
@@ -100,6 +102,7 @@ func (s *Server) prepare(c *chain) (*parts, error) {
 	} else if p.server, err = c.aggregator.PrepareRun(); err != nil {
 		return nil, fmt.Errorf("prepare the aggregator: %w", err)
 	}
+	openapi.Release(&c.config.Config)
 	return p, nil
 }
 

@@ -5,6 +5,7 @@ package options
 
 import (
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/apiserver/pkg/authorization/union"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
@@ -57,8 +59,20 @@ func (a *Authorization) Validate() []error {
 	return errs
 }
 
-// Authorizer asks the host through the client. Holders of system:masters are allowed everything, as the host would say itself.
-func (a *Authorization) Authorizer(client authorizationclient.AuthorizationV1Interface) (authorizer.Authorizer, error) {
+// ApplyTo has the host asked through the client.
+func (a *Authorization) ApplyTo(config *genericapiserver.Config, client authorizationclient.AuthorizationV1Interface) (err error) {
+	if config.Authorization.Authorizer, err = a.authorizer(client); err != nil {
+		return err
+	}
+	build := config.BuildHandlerChainFunc
+	config.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
+		return withUnanswered(build(api, config))
+	}
+	return nil
+}
+
+// authorizer asks the host. Holders of system:masters are allowed everything, as the host would say itself.
+func (a *Authorization) authorizer(client authorizationclient.AuthorizationV1Interface) (authorizer.Authorizer, error) {
 	paths, err := path.NewAuthorizer(append(append([]string{}, healthPaths...), append(subpaths(healthPaths), a.AlwaysAllowPaths...)...))
 	if err != nil {
 		return nil, fmt.Errorf("allow paths: %w", err)
@@ -76,7 +90,7 @@ func (a *Authorization) Authorizer(client authorizationclient.AuthorizationV1Int
 	return union.New(
 		union.NamedAuthorizer{AuthorizerName: "privileged-groups", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
 		union.NamedAuthorizer{AuthorizerName: "paths", Authorizer: paths},
-		union.NamedAuthorizer{AuthorizerName: "host", Authorizer: host},
+		union.NamedAuthorizer{AuthorizerName: "host", Authorizer: reviews{host}},
 	)
 }
 

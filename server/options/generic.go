@@ -8,6 +8,7 @@ import (
 	"encoding/base32"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -15,6 +16,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/kube-annex/annex/server/bodies"
 )
 
 // maxRequestBodyBytes is what a request may carry; encoded for storage it is smaller.
@@ -40,6 +43,10 @@ func NewGenericConfig(name string, codecs serializer.CodecFactory, listener net.
 	config.MinRequestTimeout = 1800
 	config.EnableMetrics = true
 	config.EnableProfiling = false // Features.ApplyTo turns it on
+	chain := config.BuildHandlerChainFunc
+	config.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
+		return chain(bodies.InFrontOf(inPieces(api), config.Serializer, config.MaxRequestBodyBytes), config)
+	}
 	// Watches are told to end when the server stops, so that their clients go elsewhere at once and Run need not wait for them.
 	config.ShutdownWatchTerminationGracePeriod = 2 * time.Second
 	return config, nil

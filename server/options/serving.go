@@ -10,6 +10,7 @@ import (
 	"net"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/pflag"
@@ -46,6 +47,8 @@ type Serving struct {
 	// MinTLSVersion and CipherSuites restrict TLS; Go's defaults hold where they are empty.
 	MinTLSVersion string
 	CipherSuites  []string
+	// ShutdownDelay is how long a server that was told to stop goes on serving, while /readyz says so and connections move elsewhere.
+	ShutdownDelay time.Duration
 	// HTTP2MaxStreams is how many requests a client may have under way on one connection; 0 is the library's default.
 	HTTP2MaxStreams int
 
@@ -76,6 +79,8 @@ func (s *Serving) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.CipherSuites, s.prefix+"tls-cipher-suites", s.CipherSuites, "Cipher suites to accept with TLS 1.2, by Go's names.")
 	fs.IntVar(&s.HTTP2MaxStreams, s.prefix+"http2-max-streams-per-connection", s.HTTP2MaxStreams,
 		"How many requests a client may have under way on one connection; 0 for the library's default.")
+	fs.DurationVar(&s.ShutdownDelay, s.prefix+"shutdown-delay-duration", s.ShutdownDelay,
+		"How long to go on serving when told to stop. /readyz fails and clients are asked for new connections meanwhile, so that those who choose among replicas turn to another one.")
 }
 
 // AddPortFlag adds only the flag for the port, for programs that settle the rest by themselves.
@@ -101,6 +106,9 @@ func (s *Serving) Validate() []error {
 	}
 	if _, err := cliflag.TLSCipherSuites(s.CipherSuites); err != nil {
 		errs = append(errs, fmt.Errorf("--%stls-cipher-suites: %w", s.prefix, err))
+	}
+	if s.ShutdownDelay < 0 {
+		errs = append(errs, fmt.Errorf("--%sshutdown-delay-duration %s is negative; give 0 or more", s.prefix, s.ShutdownDelay))
 	}
 	if s.HTTP2MaxStreams < 0 {
 		errs = append(errs, fmt.Errorf("--%shttp2-max-streams-per-connection %d is negative; give 0 or more", s.prefix, s.HTTP2MaxStreams))
@@ -150,6 +158,9 @@ func (s *Serving) ApplyTo(config *genericapiserver.Config, listener net.Listener
 		address = secure.BindAddress
 	}
 	config.PublicAddress = address
+	config.ShutdownDelayDuration = s.ShutdownDelay
+	letGo(config, s.ShutdownDelay)
+	tellWhyUnauthorized(config)
 	return applyLoopback(config)
 }
 

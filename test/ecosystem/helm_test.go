@@ -49,7 +49,9 @@ func (h helm) want(t *testing.T, pattern string, args ...string) {
 func release(t *testing.T, k *harness.Kubectl, kubeconfig string) {
 	t.Helper()
 	h := newHelm(t, kubeconfig)
-	stations := func() string { return k.Run(t, "get", "stations", "-n", "weather", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.unit} {end}`) }
+	stations := func() string {
+		return k.Run(t, "get", "stations", "-n", "weather", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.unit} {end}`)
+	}
 	wantStations := func(want string) {
 		t.Helper()
 		if got := stations(); got != want {

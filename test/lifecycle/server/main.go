@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	cliflag "k8s.io/component-base/cli/flag"
+
 	"github.com/kube-annex/annex/featuregate/lifecycle"
 	"github.com/kube-annex/annex/server/up"
 )
@@ -32,7 +34,11 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	o := up.NewOptions()
 	flags := pflag.NewFlagSet("server", pflag.ContinueOnError)
-	o.AddFlags(flags)
+	var sections cliflag.NamedFlagSets
+	o.AddFlags(&sections)
+	for _, section := range sections.FlagSets {
+		flags.AddFlagSet(section)
+	}
 	if err := flags.Parse(args[min(1, len(args)):]); err != nil {
 		return err
 	}
