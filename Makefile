@@ -53,20 +53,27 @@ test-unit: ## Run the tests that lie beside the code; the registry's with the ra
 test-integration: ## Run the tests of our servers together, in process, with real etcd
 	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/integration/... ./test/lifecycle/...
 	$(GO) test -timeout $(TIMEOUT) -race ./test/gatedfields/...
-	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/faults/singlewriter/...
+	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/faults/...
+	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/aggregation ./test/customresources ./test/ecosystem/... ./test/failures ./test/security/... ./test/bench/measure ./test/bench/startup
+	$(GO) test -C test/bench/chart ./...
 	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/features/... ./test/bench/features
 	$(GO) test -timeout $(TIMEOUT) ./test/claims/...
 
 test-e2e: kube kube-specs ## Run the tests with a real kube-apiserver, its controllers and hollow kubelets, and Kubernetes' own quick specs
-	$(GO) test -timeout $(TIMEOUT) ./test/e2e/... ./test/verdicts/...
+	$(GO) test -timeout $(TIMEOUT) ./test/e2e/... ./test/verdicts/... ./test/bench
 	$(GO) test -timeout $(TIMEOUT) ./test/nodeballoons/...
-	$(GO) test -timeout $(TIMEOUT) ./test/conformance
+	$(GO) test -timeout $(TIMEOUT) ./test/conformance ./test/upkeep
 
 conformance: kube-specs ## Run Kubernetes' own end-to-end specs that need no nodes against `annex up` (some four minutes; ARGS='-only REGEXP' …)
 	$(GO) test -count 1 -v -timeout 40m -run '^TestSpecs$$' ./test/conformance -args -all $(ARGS)
 
-test-faults: ## Run the single-writer proof with 1000 faults instead of 50 (some twenty minutes; ARGS='-seed N' …)
-	$(GO) test -count 1 -v -timeout 1h -parallel 4 ./test/faults/singlewriter -args -faults 1000 $(ARGS)
+faults: ## Have each fault of test/faults/README.md in full (over an hour; RUN=REGEXP for some of them, SEED=N for an earlier run)
+	$(GO) test -count 1 -v -timeout 3h -p 1 -run '$(or $(RUN),.)' ./test/faults/... -args -full $(if $(SEED),-seed $(SEED))
+
+fuzz: ## Fuzz decoding, validation, apply, list options and continue tokens for FUZZTIME each (10m)
+	for target in Decode Validation Apply ListOptions ContinueToken; do \
+		$(GO) test -run '^$$' -fuzz "^Fuzz$$target$$" -fuzztime $(or $(FUZZTIME),10m) ./test/security/fuzz; \
+	done
 
 test-features: ## Stop, pause and cut off replicas while a feature turns off, 20 times each instead of once (some minutes; ARGS='-seed N' …)
 	$(GO) test -count 1 -v -timeout 1h -parallel 4 ./test/features -args -rounds 20 $(ARGS)
@@ -83,8 +90,13 @@ test-upkeep: kube ## Kill control planes in 10 rounds of work, and collect 10000
 test-cycles: ## Begin and end 1000 terms of leadership instead of 50, and look for what is left over (some minutes)
 	$(GO) test -count 1 -v -timeout 1h -race -run '^TestCyclesLeaveNothingBehind$$' ./controllers/leadership -args -annex.cycles 1000
 
-bench: kube ## Compare ClusterClaim with a CRD and a ConfigMap on a real kube-apiserver (some minutes; ARGS='-rounds 1' …)
-	$(GO) run ./test/bench $(ARGS)
+bench: kube ## Compare Annex with etcd alone, ConfigMaps, CRDs and Kubernetes' sample servers (some fifteen minutes; ARGS='-only create -rounds 1' …)
+	@$(GO) run ./hack/kube samples
+	$(GO) run ./test/bench -readme test/bench/README.md -chart test/bench/bench.svg $(ARGS)
+
+bench-startup: build kube ## Measure start-up and idle memory, with Kubernetes' sample control plane in the same run (some six minutes; ARGS='-rounds 1' …)
+	@$(GO) run ./hack/kube samples
+	$(GO) run ./test/bench/startup -annex bin/annex -readme test/bench/README.md $(ARGS)
 
 bench-leadership: kube ## Time hand-over and fail-over, with client-go's LeaderElector in the same run (some minutes; ARGS='-cycles 100' …)
 	$(GO) run ./test/bench/leadership $(ARGS)
@@ -156,5 +168,5 @@ $(TOOLS)/golangci-lint:
 	@mkdir -p $(TOOLS)
 	$(GO) build -modfile=hack/tools/go.mod -o $(TOOLS)/ sigs.k8s.io/logtools/logcheck github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-.PHONY: help build run clean test test-unit test-integration test-e2e test-faults test-features test-lifecycle test-claims test-cycles test-upkeep conformance bench bench-leadership bench-features bench-balloons example-multikubelet generate fmt tidy lint \
+.PHONY: help build run clean test test-unit test-integration test-e2e faults fuzz test-features test-lifecycle test-claims test-cycles test-upkeep conformance bench bench-startup bench-leadership bench-features bench-balloons example-multikubelet generate fmt tidy lint \
 	verify $(CHECKS) tools kube kube-specs protoc
