@@ -53,7 +53,7 @@ test-unit: ## Run the tests that lie beside the code; the registry's with the ra
 test-integration: ## Run the tests of our servers together, in process, with real etcd
 	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/integration/... ./test/lifecycle/...
 	$(GO) test -timeout $(TIMEOUT) -race ./test/gatedfields/...
-	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/faults/...
+	$(GO) test -timeout $(TIMEOUT) -parallel 8 ./test/faults/...
 	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/aggregation ./test/customresources ./test/ecosystem/... ./test/failures ./test/security/... ./test/bench/measure ./test/bench/startup
 	$(GO) test -C test/bench/chart ./...
 	$(GO) test -timeout $(TIMEOUT) -parallel 4 ./test/features/... ./test/bench/features
@@ -69,6 +69,12 @@ conformance: kube-specs ## Run Kubernetes' own end-to-end specs that need no nod
 
 faults: ## Have each fault of test/faults/README.md in full (over an hour; RUN=REGEXP for some of them, SEED=N for an earlier run)
 	$(GO) test -count 1 -v -timeout 3h -p 1 -run '$(or $(RUN),.)' ./test/faults/... -args -full $(if $(SEED),-seed $(SEED))
+
+test-security: ## Attack a running server as in make test, and wait for the timeouts that end slow connections (two minutes)
+	$(GO) test -count 1 -v -timeout 20m ./test/security -args -timeouts
+
+govulncheck: ## Look for known vulnerabilities; it asks the Go vulnerability database, so it is no part of verify
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.3.0 ./...
 
 fuzz: ## Fuzz decoding, validation, apply, list options and continue tokens for FUZZTIME each (10m)
 	for target in Decode Validation Apply ListOptions ContinueToken; do \
@@ -168,5 +174,5 @@ $(TOOLS)/golangci-lint:
 	@mkdir -p $(TOOLS)
 	$(GO) build -modfile=hack/tools/go.mod -o $(TOOLS)/ sigs.k8s.io/logtools/logcheck github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-.PHONY: help build run clean test test-unit test-integration test-e2e faults fuzz test-features test-lifecycle test-claims test-cycles test-upkeep conformance bench bench-startup bench-leadership bench-features bench-balloons example-multikubelet generate fmt tidy lint \
+.PHONY: help build run clean test test-unit test-integration test-e2e faults fuzz govulncheck test-security test-features test-lifecycle test-claims test-cycles test-upkeep conformance bench bench-startup bench-leadership bench-features bench-balloons example-multikubelet generate fmt tidy lint \
 	verify $(CHECKS) tools kube kube-specs protoc
