@@ -31,10 +31,7 @@ import (
 // reads. Once the webhook is removed, which it cannot prevent, all else goes on by itself.
 func TestRestartWhileMuchIsBroken(t *testing.T) {
 	t.Parallel()
-	beg := time.Now()
-	lap := func(x string) { t.Log(x, time.Since(beg)) }
 	a := start(t, nil)
-	lap("started")
 	if err := a.configMap(t, "before"); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +42,6 @@ func TestRestartWhileMuchIsBroken(t *testing.T) {
 	a.deadService(t, "v1.dead.example.com")
 	a.deadService(t, "v2.coordination.k8s.io")
 	replaceCoordination(t, a)
-	lap("before refuseEverything")
 	refuseEverything(t, a, down)
 
 	wantRefusal := func(when string) {
@@ -63,13 +59,11 @@ func TestRestartWhileMuchIsBroken(t *testing.T) {
 	}
 	wantRefusal("running")
 	began := time.Now()
-	lap("before a.stop")
 	a.stop()
 	if took := time.Since(began); took > patience/2 {
 		t.Errorf("it took %s to stop", took)
 	}
 
-	lap("before expire")
 	expire(t, a)
 	a.begin()
 	a.eventually(func() error {
@@ -78,23 +72,19 @@ func TestRestartWhileMuchIsBroken(t *testing.T) {
 		}
 		return nil
 	})
-	lap("before wantRefusal")
 	wantRefusal("started")
 	// The extension apiserver is served to those who ask for what is there, and is not ready for more.
 	removeRefusals(t, a)
-	lap("before a.waitReady")
 	a.waitReady()
 	eventually(t, func() error { return a.configMap(t, "after") })
 	a.mustHave(t, "before", "after")
 	a.want(t, "/api/v1/namespaces/default/configmaps/during", http.StatusNotFound)
 	a.want(t, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", http.StatusOK)
-	lap("before wantControllers")
 	wantControllers(t, a, "led-again")
 	if err := a.create(t, tools, "Tool", "after", 2); err != nil {
 		t.Error(err)
 	}
 
-	lap("before for _, name := range []string{v1.dead")
 	for _, name := range []string{"v1.dead.example.com", "v2.coordination.k8s.io"} {
 		if err := a.services.ApiregistrationV1().APIServices().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
