@@ -20,7 +20,7 @@ import (
 const (
 	// fast is how long anything about discovery may take while servers misbehave. It is milliseconds, and up to half a second where OpenAPI
 	// is merged anew; the machine may be busy with much else. With Kubernetes' own aggregator a server that hangs makes it a minute.
-	fast = 15 * time.Second
+	fast = 30 * time.Second
 	// startsWithin is how much longer a start may take while servers misbehave than without. There, it is minutes.
 	startsWithin = 30 * time.Second
 	// most is what may be on the heap of the whole process, whatever servers send.
