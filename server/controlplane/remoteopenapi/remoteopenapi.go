@@ -140,12 +140,14 @@ func (d *Documents) overlay(ctx context.Context, paths map[string]handler3.OpenA
 			continue
 		}
 		// The server may have more, which it does not serve here.
-		for _, name := range []string{documentOf(service), "apis/" + service.Spec.Group} {
-			if url, ok := found[i][name]; ok {
-				paths[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: url}
-			} else if name == documentOf(service) {
-				delete(paths, name)
-			}
+		if url, ok := found[i][documentOf(service)]; ok {
+			paths[documentOf(service)] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: url}
+		} else {
+			delete(paths, documentOf(service))
+		}
+		ofGroup := "apis/" + service.Spec.Group
+		if url, ok := found[i][ofGroup]; ok && keeperOf(service.Spec.Group, services) == service {
+			paths[ofGroup] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: url}
 		}
 	}
 	d.mu.Lock()
@@ -155,18 +157,48 @@ func (d *Documents) overlay(ctx context.Context, paths map[string]handler3.OpenA
 
 // serviceOf returns the remote APIService whose server has the document, if there is one.
 func (d *Documents) serviceOf(ctx context.Context, document string) *apiregistrationv1.APIService {
-	parts := strings.Split(document, "/")
-	if len(parts) != 3 || parts[0] != "apis" {
-		return nil
-	}
-	service, err := d.lister.Get(parts[2] + "." + parts[1])
-	if err != nil || !isRemote(service) {
+	service := d.named(document)
+	if service == nil || !isRemote(service) {
 		return nil
 	}
 	if _, ok := d.read(ctx, d.rootOf(service), service, forever)[document]; !ok {
 		return nil
 	}
 	return service
+}
+
+// named returns the APIService that a document is about: apis/GROUP/VERSION, or apis/GROUP, which is discovery of the group.
+func (d *Documents) named(document string) *apiregistrationv1.APIService {
+	parts := strings.Split(document, "/")
+	if parts[0] != "apis" || len(parts) < 2 || len(parts) > 3 {
+		return nil
+	}
+	if len(parts) == 3 {
+		service, err := d.lister.Get(parts[2] + "." + parts[1])
+		if err != nil {
+			return nil
+		}
+		return service
+	}
+	services, err := d.lister.List(labels.Everything())
+	if err != nil {
+		return nil
+	}
+	return keeperOf(parts[1], services)
+}
+
+// keeperOf returns the APIService whose server tells of the group as a whole: the first by name, and none if a version is our own.
+func keeperOf(group string, services []*apiregistrationv1.APIService) (keeper *apiregistrationv1.APIService) {
+	for _, service := range services {
+		switch {
+		case service.Spec.Group != group:
+		case service.Spec.Service == nil:
+			return nil
+		case isRemote(service) && (keeper == nil || service.Name < keeper.Name):
+			keeper = service
+		}
+	}
+	return keeper
 }
 
 func (d *Documents) rootOf(service *apiregistrationv1.APIService) *root {
