@@ -68,7 +68,7 @@ conformance: kube-specs ## Run Kubernetes' own end-to-end specs that need no nod
 	$(GO) test -count 1 -v -timeout 40m -run '^TestSpecs$$' ./test/conformance -args -all $(ARGS)
 
 faults: ## Have each fault of test/faults/README.md in full (over an hour; RUN=REGEXP for some of them, SEED=N for an earlier run)
-	$(GO) test -count 1 -v -timeout 3h -p 1 -run '$(or $(RUN),.)' ./test/faults/... -args -full $(if $(SEED),-seed $(SEED))
+	$(GO) test -count 1 -v -timeout 3h -p 1 -parallel 2 -run '$(or $(RUN),.)' ./test/faults/... -args -full $(if $(SEED),-seed $(SEED))
 
 test-security: ## Attack a running server as in make test, and wait for the timeouts that end slow connections (two minutes)
 	$(GO) test -count 1 -v -timeout 20m ./test/security -args -timeouts

@@ -5,18 +5,17 @@ package storage
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// tooLargeRetry is after how many seconds clients ask again, as with a list of such a version.
-const tooLargeRetry = 1
-
 // known refuses watches from versions that etcd has not reached. It has reached all that it ever told of, so the client knows the version
 // from before somebody restored older data. A watch cache would keep back all events up to it, and the client would take what it has for
-// what there is; told that the version is too large, it lists anew.
+// what there is; told that the version is gone, it lists anew.
 type known struct {
 	storage.Interface
 	// newest is the highest version that etcd is known to have reached.
@@ -34,7 +33,7 @@ func (k known) Watch(ctx context.Context, key string, options storage.ListOption
 			return nil, err
 		}
 		if version > current {
-			return nil, storage.NewTooLargeResourceVersionError(version, current, tooLargeRetry)
+			return nil, apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is not known: the store is at %d, as older data was restored; list again", version, current))
 		}
 		k.raise(current)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/storage"
 )
 
@@ -29,7 +30,7 @@ func TestWatchesFromTheFutureAreRefused(t *testing.T) {
 		if err == nil {
 			changes.Stop()
 		}
-		if want && err != nil || !want && !storage.IsTooLargeResourceVersion(err) {
+		if want && err != nil || !want && !apierrors.IsResourceExpired(err) {
 			t.Errorf("a watch from %q, where etcd is at %d: got %v, want a watch: %t", version, now, err, want)
 		}
 	}

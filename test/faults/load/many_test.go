@@ -85,10 +85,15 @@ func simulated(seed uint64, kills, clients, keys int) record {
 // TestManyUnansweredRequests has as many of them as a long row of kills leaves.
 func TestManyUnansweredRequests(t *testing.T) {
 	t.Parallel()
-	began := time.Now()
 	r := simulated(1, 200, 16, 16)
-	if found := slices.Concat(r.linearizable(), r.forward(), r.watched()); len(found) > 0 {
-		t.Errorf("%d violations where there are none, the first: %s", len(found), found[0])
+	for _, watchers := range []bool{true, false} {
+		if !watchers {
+			r.watchers = nil
+		}
+		began := time.Now()
+		if found := slices.Concat(r.linearizable(), r.forward(), r.watched()); len(found) > 0 {
+			t.Errorf("with watchers: %t: %d violations where there are none, the first: %s", watchers, len(found), found[0])
+		}
+		t.Logf("with watchers: %t: %d requests in %s", watchers, len(r.operations), time.Since(began))
 	}
-	t.Logf("%d requests in %s", len(r.operations), time.Since(began))
 }

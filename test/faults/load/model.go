@@ -22,9 +22,9 @@ type state struct {
 	value  string
 	// version is 0 where a write showed none. newest is the newest that is known.
 	version, newest int64
-	// deletions are how many of those without an answer were done, and over is after all that was answered.
-	deletions int
-	over      bool
+	// creations and deletions are how many of those without an answer were done, and over is after all that was answered.
+	creations, deletions int
+	over                 bool
 }
 
 // over is what happens then. Requests that were not answered, and not done, come after it; it is no use to look for other places.
@@ -53,6 +53,9 @@ func step(from state, o operation) (bool, state) {
 		// One is as good as another, so there is but one order in which to look at them.
 		next.deletions++
 		return out == done && o.turn == next.deletions, next
+	case o.outcome == unknown && o.verb == create:
+		next.creations++
+		return out == done && o.turn == next.creations, next
 	case o.outcome == unknown:
 		return out == done, next
 	case o.outcome != out:
@@ -106,55 +109,37 @@ func (r record) linearizable() (violations []string) {
 		}
 	}
 	for name, operations := range r.perObject() {
-		sure := []porcupine.Operation{{Input: operation{verb: over, call: end, answer: end}, Call: end, Return: end}}
-		var maybe, idle []porcupine.Operation
-		turn := 0
+		history := []porcupine.Operation{{Input: operation{verb: over, call: end, answer: end}, Call: end, Return: end}}
+		deletions, creations := 0, 0
 		slices.SortFunc(operations, func(a, b operation) int { return cmp.Compare(a.call, b.call) })
 		for _, o := range operations {
-			converted := porcupine.Operation{ClientId: o.client, Input: o, Call: o.call, Return: o.answer}
 			switch version := seen[o.value]; {
 			case o.outcome != unknown:
-				sure = append(sure, converted)
 			case o.verb == remove:
-				turn++
-				o.turn = turn
-				converted.Input = o
-				maybe = append(maybe, converted)
+				deletions++
+				o.turn = deletions
 			case o.verb == removeOne:
-				maybe = append(maybe, converted)
 			case version != 0:
 				// Somebody was shown its value: it was done, and its version tells when.
 				o.outcome, o.shown = done, item{Name: name, Value: o.value, Version: version}
-				converted.Input = o
-				sure = append(sure, converted)
+			case o.verb == create:
+				creations++
+				o.turn = creations
 			default:
-				idle = append(idle, converted)
+				// It explains nothing that others were told.
+				continue
 			}
+			history = append(history, porcupine.Operation{ClientId: o.client, Input: o, Call: o.call, Return: o.answer})
 		}
-		switch result, at := explain(sure, maybe, idle); result {
+		switch porcupine.CheckOperationsTimeout(model(), history, checkTimeout) {
 		case porcupine.Illegal:
-			violations = append(violations, fmt.Sprintf("%s: no order of the requests explains the answers, among them:\n%s", name, tell(operations, at)))
+			violations = append(violations, fmt.Sprintf("%s: no order of the requests explains the answers, among them:\n%s", name, tell(operations, stuck(history))))
 		case porcupine.Unknown:
 			violations = append(violations, fmt.Sprintf("%s: %d requests were not checked within %s", name, len(operations), checkTimeout))
 		}
 	}
 	slices.Sort(violations)
 	return violations
-}
-
-// explain looks for an order without most of the requests that may not have been done at first: each makes for many more orders. If there
-// is none it returns when it went wrong.
-func explain(sure, maybe, idle []porcupine.Operation) (result porcupine.CheckResult, at int64) {
-	for n := 0; ; n = 2*n + 1 {
-		included := append(slices.Concat(sure, maybe), idle[:min(n, len(idle))]...)
-		result = porcupine.CheckOperationsTimeout(model(), included, checkTimeout)
-		if result == porcupine.Ok || n >= len(idle) {
-			if result == porcupine.Illegal {
-				at = stuck(included)
-			}
-			return result, at
-		}
-	}
 }
 
 // stuck is when the first request was answered that the longest order has no place for.

@@ -61,7 +61,7 @@ type operation struct {
 	listed int64
 	server string
 	err    error
-	// turn is the place among the deletions of an object that were not answered.
+	// turn is the place among the creations, or deletions, of an object that were not answered.
 	turn int
 }
 

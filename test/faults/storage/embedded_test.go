@@ -54,7 +54,7 @@ func slowDisk(t *testing.T, _ row, s *server, l *load.Load) {
 	for _, delay := range []int{100, 400} {
 		s.trouble(t, fmt.Sprintf("slow %d", delay))
 		began, before := time.Now(), l.Writes()
-		l.WaitFor(t, times(10, 300))
+		l.WaitFor(t, times(5, 300))
 		t.Logf("with %d ms for each sync: %.0f writes a second", delay, float64(l.Writes()-before)/time.Since(began).Seconds())
 		poll(t, recovery, "the server is not healthy", func(ctx context.Context) error {
 			return s.client(t).RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()

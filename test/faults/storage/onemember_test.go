@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -30,10 +29,10 @@ func TestOneMember(t *testing.T) {
 
 // noSpaceOutside fills an etcd that the server must not tidy up. People do what the error says.
 func noSpaceOutside(t *testing.T, store *etcd, s *server) {
+	r := newRow(t)
 	for range times(1, 5) {
-		r := newRow(t)
 		// Each round works on other objects.
-		r.seed += rand.Uint64N(1 << 20)
+		r.seed++
 		l := r.work(t, load.Options{Clients: 4, Keys: 4, Padding: 100_000}, s)
 		poll(t, 2*startTimeout, "the store was not full", func(context.Context) error {
 			failed := strings.Join(l.Failed(), "\n")

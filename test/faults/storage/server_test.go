@@ -68,7 +68,10 @@ func newControlPlanes(t testing.TB, dir string, replicas int, flags ...string) (
 		if err := pki.WriteKubeconfig(kubeconfig, "https://"+net.JoinHostPort(loopback, port), identity.Serving.CertFile(), identity.Admin); err != nil {
 			t.Fatal(err)
 		}
-		args := append([]string{"controlplane", "--bind-address=" + loopback, "--secure-port=" + port}, flags...)
+		args := append([]string{
+			"controlplane", "--bind-address=" + loopback, "--secure-port=" + port,
+			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3500ms", "--leader-elect-retry-period=200ms",
+		}, flags...)
 		servers = append(servers, newServer(t, name, dir, kubeconfig, append(args, identity.Flags...)...))
 		servers[i].idle = 850
 	}

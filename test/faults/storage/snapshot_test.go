@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kube-annex/annex/test/faults/load"
@@ -55,12 +56,7 @@ func restoredSnapshot(t *testing.T, store *etcd, s *server) {
 			}
 			lost := createConfigMap(t, s, fmt.Sprintf("lost-%x", r.seed))
 			informer := inform(t, s)
-			poll(t, recovery, "the informer has not seen the last object", func(context.Context) error {
-				if _, known, _ := informer.GetStore().GetByKey("default/" + lost.Name); !known {
-					return errors.New("it is not there")
-				}
-				return nil
-			})
+			informer.waitFor(t, lost.Name, true)
 			s.kill()
 			restore(t, store.members[0], snapshot, tc.bump)
 			store.waitHealthy(t)
@@ -70,19 +66,9 @@ func restoredSnapshot(t *testing.T, store *etcd, s *server) {
 			}
 			wantOld(t, s.client(t), lost.ResourceVersion, tc.bump > 0)
 			// The informer was told that it knows too much.
-			poll(t, recovery, "the informer still knows what is lost", func(context.Context) error {
-				if _, known, _ := informer.GetStore().GetByKey("default/" + lost.Name); known {
-					return errors.New("it is there")
-				}
-				return nil
-			})
+			informer.waitFor(t, lost.Name, false)
 			again := createConfigMap(t, s, fmt.Sprintf("again-%x", r.seed))
-			poll(t, recovery, "the informer has not seen a new object", func(context.Context) error {
-				if _, known, _ := informer.GetStore().GetByKey("default/" + again.Name); !known {
-					return errors.New("it is not there")
-				}
-				return nil
-			})
+			informer.waitFor(t, again.Name, true)
 			if wentBack := versionOf(t, again) <= versionOf(t, lost); wentBack != (tc.bump == 0) {
 				t.Errorf("an object created before had version %s, and one created now has %s", lost.ResourceVersion, again.ResourceVersion)
 			}
@@ -95,48 +81,67 @@ func restoredSnapshot(t *testing.T, store *etcd, s *server) {
 }
 
 // wantOld asks for a version that was lost. Whoever did must not be left in the belief that nothing has happened.
-func wantOld(t *testing.T, client *kubernetes.Clientset, version string, gone bool) {
+func wantOld(t *testing.T, client *kubernetes.Clientset, version string, raised bool) {
 	t.Helper()
-	maps := client.CoreV1().ConfigMaps("default")
-	watch, watchErr := maps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: version})
-	if watchErr == nil {
+	ask := func() *rest.Request {
+		return client.CoreV1().RESTClient().Get().Namespace("default").Resource("configmaps").Param("resourceVersion", version).MaxRetries(0)
+	}
+	watch, err := ask().Param("watch", "true").Watch(t.Context())
+	if err == nil {
 		select {
 		case event := <-watch.ResultChan():
-			watchErr = apierrors.FromObject(event.Object)
+			err = apierrors.FromObject(event.Object)
 		case <-time.After(10 * time.Second):
-			watchErr = errors.New("nothing is told")
+			err = errors.New("nothing is told")
 		}
 		watch.Stop()
 	}
-	if gone {
-		if !apierrors.IsResourceExpired(watchErr) && !apierrors.IsGone(watchErr) {
-			t.Errorf("a watch from a version that was lost: %v, want 410", watchErr)
-		}
+	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		t.Errorf("a watch from a version that was lost: %v, want 410", err)
+	}
+	if raised {
 		return
 	}
-	_, listErr := maps.List(t.Context(), metav1.ListOptions{ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
-	for what, err := range map[string]error{"watch": watchErr, "list": listErr} {
-		_, retry := apierrors.SuggestsClientDelay(err)
-		if !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) || !retry {
-			t.Errorf("a %s from a version that was lost: %v, want that it is too large, and when to try again", what, err)
-		}
+	err = ask().Param("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan)).Do(t.Context()).Error()
+	if _, retry := apierrors.SuggestsClientDelay(err); !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) || !retry {
+		t.Errorf("a list from a version that was lost: %v, want that it is too large, and when to try again", err)
 	}
 }
 
-func inform(t *testing.T, s *server) cache.SharedIndexInformer {
+// informer is one of client-go. In the quick form there is none: after errors it waits for up to a minute.
+type informer struct{ cache.SharedIndexInformer }
+
+func inform(t *testing.T, s *server) informer {
 	t.Helper()
-	informer := informers.NewSharedInformerFactory(s.client(t), 0).Core().V1().ConfigMaps().Informer()
+	if !flags.Full {
+		return informer{}
+	}
+	i := informer{informers.NewSharedInformerFactory(s.client(t), 0).Core().V1().ConfigMaps().Informer()}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		informer.RunWithContext(ctx)
+		i.RunWithContext(ctx)
 	}()
 	t.Cleanup(func() {
 		stop()
 		<-done
 	})
-	return informer
+	return i
+}
+
+// waitFor waits until it knows an object, or does not any longer.
+func (i informer) waitFor(t *testing.T, name string, want bool) {
+	t.Helper()
+	if i.SharedIndexInformer == nil {
+		return
+	}
+	poll(t, 2*recovery, "an informer is not up to date", func(context.Context) error {
+		if _, known, err := i.GetStore().GetByKey("default/" + name); err != nil || known != want {
+			return fmt.Errorf("it knows %s: %t, %w", name, known, err)
+		}
+		return nil
+	})
 }
 
 func createConfigMap(t *testing.T, s *server, name string) *corev1.ConfigMap {
