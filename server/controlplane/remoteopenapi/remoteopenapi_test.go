@@ -40,7 +40,10 @@ type remote struct {
 	last atomic.Pointer[http.Request]
 }
 
-const document = "/openapi/v3/apis/things.example.com/v1"
+const (
+	document      = "/openapi/v3/apis/things.example.com/v1"
+	groupDocument = "/openapi/v3/apis/things.example.com"
+)
 
 func startRemote(t *testing.T) *remote {
 	t.Helper()
@@ -68,7 +71,7 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		}
 		_, _ = fmt.Fprintf(w, `{"paths":{"version":{"serverRelativeURL":"/openapi/v3/version?hash=remote"},"apis/others.example.com/v1":{"serverRelativeURL":"remote"},`+
 			`"apis/things.example.com":{"serverRelativeURL":"group-%[2]s"},"apis/things.example.com/v1":{"serverRelativeURL":"%[1]s?hash=%[2]s"}}}`, document, state)
-	case document:
+	case document, groupDocument:
 		r.last.Store(request)
 		// This is what generic apiservers do.
 		if hash := request.URL.Query().Get("hash"); hash != "" && hash != state {
@@ -114,6 +117,19 @@ func front(r *remote, services ...*apiregistrationv1.APIService) http.Handler {
 		}
 		http.Error(w, "the aggregator", http.StatusTeapot)
 	}))
+}
+
+func TestAGroupWithAVersionOfOurOwnIsOurs(t *testing.T) {
+	t.Parallel()
+	own := service("v2.things.example.com", apiregistrationv1.ConditionTrue)
+	own.Spec.Service = nil
+	handler := front(startRemote(t), service("v1.things.example.com", apiregistrationv1.ConditionTrue), own)
+	if answer := ask(t, handler, groupDocument); answer.Code != http.StatusTeapot {
+		t.Errorf("got %d %q, want what the aggregator says", answer.Code, answer.Body)
+	}
+	if answer := ask(t, handler, document); answer.Code != http.StatusOK {
+		t.Errorf("got %d %q for the version of the server", answer.Code, answer.Body)
+	}
 }
 
 func ask(t *testing.T, handler http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
@@ -239,7 +255,8 @@ func TestDocument(t *testing.T) {
 		"known":                   {path: document + "?hash=one", noneMatch: `"one"`, status: http.StatusNotModified},
 		"of the aggregator":       {path: "/openapi/v3/apis/local.example.com/v1", status: http.StatusTeapot, body: "the aggregator\n"},
 		"that the server has not": {path: "/openapi/v3/apis/gone.example.com/v1", status: http.StatusTeapot, body: "the aggregator\n"},
-		"of a group":              {path: "/openapi/v3/apis/things.example.com", status: http.StatusTeapot, body: "the aggregator\n"},
+		"of a group":              {path: groupDocument, status: http.StatusOK, body: "document one"},
+		"of another group":        {path: "/openapi/v3/apis/local.example.com", status: http.StatusTeapot, body: "the aggregator\n"},
 		"something else":          {path: "/openapi/v2", status: http.StatusTeapot, body: "the aggregator\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
