@@ -90,7 +90,7 @@ func Start(t testing.TB, options Options) *Load {
 		name := fmt.Sprintf("load-%x-%d%s", l.Seed, i, l.Objects.Suffix)
 		l.names, l.known[name] = append(l.names, name), true
 	}
-	l.before = l.countGoroutines(t)
+	l.before = l.settled(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	watching, endWatch := context.WithCancel(ctx)
 	l.cancel, l.endWatch = cancel, endWatch

@@ -205,3 +205,16 @@ func TestGrowthIsFound(t *testing.T) {
 		t.Errorf("found %q, want that one grows", fmt.Sprint(grown))
 	}
 }
+
+// TestStartingIsNoGrowth has a server that is not done with its start when the load begins.
+func TestStartingIsNoGrowth(t *testing.T) {
+	t.Parallel()
+	number := 100
+	l := &Load{Options: Options{Goroutines: map[string]func(context.Context) (int, error){
+		"starts": func(context.Context) (int, error) { number = min(number+growth, 5*growth); return number, nil },
+	}}}
+	l.before = l.settled(t)
+	if grown := l.grown(t); len(grown) > 0 {
+		t.Errorf("what was started was taken for a leak: %q", grown)
+	}
+}

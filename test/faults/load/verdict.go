@@ -22,6 +22,9 @@ const (
 	shownViolations = 5
 	// growth is how many more goroutines are no leak: pools and caches fill up.
 	growth = 100
+	// starting is how long a server may go on to start things once it is ready; it is done when it has started none for quiet.
+	starting = 30 * time.Second
+	quiet    = 2 * time.Second
 )
 
 // Verdict fails the test with what was violated. The load is stopped, if it was not.
@@ -92,6 +95,22 @@ func Goroutines(config *rest.Config) func(context.Context) (int, error) {
 		}
 		return 0, fmt.Errorf("the metrics of %s have no go_goroutines", config.Host)
 	}
+}
+
+// settled counts goroutines when they have become no more for a while: a server is ready before all of its controllers work.
+func (l *Load) settled(t testing.TB) map[string]int {
+	t.Helper()
+	counts := l.countGoroutines(t)
+	deadline, since := time.Now().Add(starting), time.Now()
+	for len(counts) > 0 && time.Since(since) < quiet && time.Now().Before(deadline) {
+		pause(t.Context(), quiet/10)
+		for name, number := range l.countGoroutines(t) {
+			if number > counts[name] {
+				counts[name], since = number, time.Now()
+			}
+		}
+	}
+	return counts
 }
 
 func (l *Load) countGoroutines(t testing.TB) map[string]int {
