@@ -116,7 +116,5 @@ func anonymousAt(users *externalusers.Users) apiserverapi.AnonymousAuthConfig {
 	if configured := users.Anonymous(); configured != nil {
 		return *configured
 	}
-	return apiserverapi.AnonymousAuthConfig{
-		Enabled: true, Conditions: []apiserverapi.AnonymousAuthCondition{{Path: "/healthz"}, {Path: "/livez"}, {Path: "/readyz"}},
-	}
+	return apiserverapi.AnonymousAuthConfig{Enabled: true, Conditions: options.HealthOnly()}
 }

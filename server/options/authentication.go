@@ -97,7 +97,7 @@ func (a *Authentication) ApplyTo(config *genericapiserver.Config, reviews authen
 	}
 	// The proxy comes first: its certificate says who proxies, and not who calls.
 	known := group.NewAuthenticatedGroupAdder(union.New(ProxyCertificates(proxies), UserCertificates(clientCAs), tokens))
-	config.Authentication.Authenticator = union.NewFailOnError(known, anonymous.NewAuthenticator(healthOnly()))
+	config.Authentication.Authenticator = union.NewFailOnError(known, anonymous.NewAuthenticator(HealthOnly()))
 	config.Authentication.RequestHeaderConfig = proxies
 	if config.OpenAPIConfig != nil {
 		config.OpenAPIConfig.SecurityDefinitions = schemes
@@ -106,8 +106,8 @@ func (a *Authentication) ApplyTo(config *genericapiserver.Config, reviews authen
 	return nil
 }
 
-// healthOnly is where callers without any identity are let in.
-func healthOnly() []apiserver.AnonymousAuthCondition {
+// HealthOnly is where callers without any identity are let in.
+func HealthOnly() []apiserver.AnonymousAuthCondition {
 	var conditions []apiserver.AnonymousAuthCondition
 	for _, path := range healthPaths {
 		conditions = append(conditions, apiserver.AnonymousAuthCondition{Path: path})
