@@ -12,15 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/client-go/tools/cache"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 
 	"github.com/kube-annex/annex/registry/native"
 	"github.com/kube-annex/annex/server/controlplane/aggregator"
-	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
 	"github.com/kube-annex/annex/server/controlplane/inprocess"
-	"github.com/kube-annex/annex/server/controlplane/remoteopenapi"
 	"github.com/kube-annex/annex/server/openapi"
 	"github.com/kube-annex/annex/server/options"
 )
@@ -37,10 +36,10 @@ type chain struct {
 	customResources *apiextensionsapiserver.CustomResourceDefinitions
 	native          *genericapiserver.GenericAPIServer
 	aggregator      *aggregator.Aggregator
-	remoteDocuments *remoteopenapi.Documents
-	// shortcut and proxyIdentity are nil where no server is in this process.
-	shortcut      *inprocess.Shortcut
-	proxyIdentity *inprocess.Identity
+	// frontProxy is what is shown to the servers behind remote APIServices; nil where nothing is.
+	frontProxy *dynamiccertificates.DynamicCertKeyPairContent
+	// shortcut is nil where no server is in this process.
+	shortcut *inprocess.Shortcut
 }
 
 // destroy stops what the constructors have started, where the chain is not going to run.
@@ -83,15 +82,15 @@ func (s *Server) assemble(c *chain) error {
 	if err != nil {
 		return err
 	}
-	servers := availability.Servers{
-		Resolver: s.options.ServiceResolver, CertFile: s.options.ProxyClientCertFile, KeyFile: s.options.ProxyClientKeyFile,
-	}
-	c.remoteDocuments = remoteopenapi.New(servers)
-	if s.options.InProcess != nil {
-		if c.proxyIdentity, err = inprocess.NewIdentity(s.options.ProxyClientCertFile, s.options.ProxyClientKeyFile); err != nil {
-			return err
+	s.servers.Resolver = s.options.ServiceResolver
+	if s.options.ProxyClientCertFile != "" {
+		if c.frontProxy, err = dynamiccertificates.NewDynamicServingContentFromFiles("aggregator-proxy-cert", s.options.ProxyClientCertFile, s.options.ProxyClientKeyFile); err != nil {
+			return fmt.Errorf("read --proxy-client-cert-file and --proxy-client-key-file: %w", err)
 		}
-		c.shortcut = inprocess.New(s.options.InProcess, c.proxyIdentity)
+		s.servers.ClientCertificate = c.frontProxy.CurrentCertKeyContent
+	}
+	if s.options.InProcess != nil {
+		c.shortcut = inprocess.New(s.options.InProcess, inprocess.NewIdentity(s.servers.Certificate))
 	}
 	front, err := s.aggregatorConfig(c)
 	if err != nil {
@@ -111,13 +110,11 @@ func (s *Server) assemble(c *chain) error {
 		return err
 	}
 	if !s.options.WithoutAggregator {
-		if c.aggregator, err = aggregator.New(aggregator.Config{Generic: front, Servers: servers}, c.native); err != nil {
+		if c.aggregator, err = aggregator.New(aggregator.Config{Generic: front, Servers: s.servers}, c.native); err != nil {
 			return fmt.Errorf("build the aggregator: %w", err)
 		}
-		services := c.aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister()
-		c.remoteDocuments.Follow(services)
 		if c.shortcut != nil {
-			c.shortcut.Follow(services)
+			c.shortcut.Follow(c.aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister())
 		}
 	}
 	c.front().ShutdownTimeout = options.DrainTimeout
@@ -196,7 +193,6 @@ func (s *Server) aggregatorConfig(c *chain) (*genericapiserver.RecommendedConfig
 	}
 	withFilters := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
-		api = c.remoteDocuments.InFrontOf(api)
 		if c.shortcut != nil {
 			api = c.shortcut.InFrontOf(api)
 		}

@@ -151,8 +151,7 @@ func (s *Server) led(config *rest.Config) ([]leadership.Runner, error) {
 }
 
 func (s *Server) availability(t *term) (func(context.Context) error, error) {
-	return availability.New(t.serviceInformers.Apiregistration().V1().APIServices(), t.services.ApiregistrationV1(),
-		s.options.ServiceResolver, s.options.ProxyClientCertFile, s.options.ProxyClientKeyFile).Run, nil
+	return availability.New(t.serviceInformers.Apiregistration().V1().APIServices(), t.services.ApiregistrationV1(), s.servers).Run, nil
 }
 
 func (s *Server) garbageCollection(t *term) (func(context.Context) error, error) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
 	"github.com/kube-annex/annex/server/controlplane/serviceaccounts"
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/openapi"
@@ -31,6 +32,8 @@ type Server struct {
 	drained chan struct{}
 	// tokens are those of service accounts, once the chain is built; nil where there are none.
 	tokens *serviceaccounts.Tokens
+	// servers are those behind remote APIServices, once the chain is built.
+	servers availability.Servers
 	// rootCA reads the authorities that the server is known by; nil where they are not published.
 	rootCA func() ([]byte, error)
 }
@@ -64,7 +67,6 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	defer chain.config.SharedInformerFactory.Shutdown()
-	defer chain.remoteDocuments.Stop()
 	parts, err := s.prepare(chain)
 	if err != nil {
 		chain.destroy()
@@ -128,8 +130,8 @@ func (s *Server) serve(ctx, serving context.Context, stopServing func(), chain *
 	}
 	running.Go(func() { chain.admission.Run(serving) })
 	running.Go(func() { chain.users.Run(serving) })
-	if chain.proxyIdentity != nil {
-		running.Go(func() { chain.proxyIdentity.Run(serving) })
+	if chain.frontProxy != nil {
+		running.Go(func() { chain.frontProxy.Run(serving, 1) })
 	}
 	stopped := make(chan struct{})
 	var leading error

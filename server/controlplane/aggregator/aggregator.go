@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics/legacyregistry"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 
 	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/remoteopenapi"
 )
 
 const (
@@ -55,6 +55,7 @@ type Aggregator struct {
 	openAPIV3 *common.OpenAPIV3Config
 	routes    *routes
 	followers *followers
+	remote    *remoteopenapi.Documents
 	// following is the work of the followers.
 	following sync.WaitGroup
 }
@@ -78,6 +79,7 @@ func New(config Config, delegate genericapiserver.DelegationTarget) (*Aggregator
 		GenericAPIServer: server, APIRegistrationInformers: informers.NewSharedInformerFactory(client, resync),
 		delegate: delegate, openAPI: generic.OpenAPIConfig, openAPIV3: generic.OpenAPIV3Config,
 	}
+	a.remote = remoteopenapi.New(config.Servers, a.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister())
 	storage := apiservicerest.NewRESTStorage(apiserver.DefaultAPIResourceConfigSource(), completed.RESTOptionsGetter, false)
 	if err = server.InstallAPIGroup(&storage); err != nil {
 		return nil, fmt.Errorf("install APIServices: %w", err)
@@ -94,22 +96,7 @@ func New(config Config, delegate genericapiserver.DelegationTarget) (*Aggregator
 // route makes the server send requests to where its APIServices say.
 func (a *Aggregator) route(config Config, completed *genericapiserver.CompletedConfig) error {
 	services := a.APIRegistrationInformers.Apiregistration().V1().APIServices()
-	proxy := &proxy{
-		resolver: config.Servers.Resolver, certificate: func() ([]byte, []byte) { return nil, nil },
-		tracer: completed.TracerProvider, timeout: completed.RequestTimeout,
-	}
-	if config.Servers.CertFile != "" {
-		certificate, err := dynamiccertificates.NewDynamicServingContentFromFiles("aggregator-proxy-cert", config.Servers.CertFile, config.Servers.KeyFile)
-		if err != nil {
-			return fmt.Errorf("read --proxy-client-cert-file and --proxy-client-key-file: %w", err)
-		}
-		proxy.certificate = certificate.CurrentCertKeyContent
-		if err := a.hook("aggregator-reload-proxy-client-cert", func(ctx genericapiserver.PostStartHookContext) {
-			go certificate.Run(ctx, 1)
-		}); err != nil {
-			return err
-		}
-	}
+	proxy := &proxy{servers: config.Servers, tracer: completed.TracerProvider, timeout: completed.RequestTimeout}
 	a.routes = &routes{
 		mux: a.GenericAPIServer.Handler.NonGoRestfulMux, lister: services.Lister(), next: a.delegate.UnprotectedHandler(), proxy: proxy, groups: map[string]int{},
 	}
@@ -214,5 +201,6 @@ func (a *Aggregator) PrepareRun() (Prepared, error) {
 // Run serves until the context ends.
 func (p Prepared) Run(ctx context.Context) error {
 	defer p.aggregator.following.Wait()
+	defer p.aggregator.remote.Stop()
 	return p.server.RunWithContext(ctx)
 }

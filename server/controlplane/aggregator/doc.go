@@ -13,10 +13,9 @@
 //	APIServices → routes: the mux, by group and version → proxy, or the next server for local ones
 //	            → followers, one a server → aggregated discovery
 //	                                      → OpenAPI v2, and v3 converted from it
+//	            → remoteopenapi: OpenAPI v3 as the servers have it
 //
-// Requests for discovery and OpenAPI are answered from what is known. A follower asks its server anew when one of its APIServices has
+// Requests for discovery and OpenAPI v2 are answered from what is known. A follower asks its server anew when one of its APIServices has
 // changed, an annotation included, and every minute. Where a server does not answer, its versions stay in discovery, marked as stale, with
 // the resources that they had. What cannot be made part of the merged document, or would make clients refuse all of it, is left out.
-//
-// OpenAPI v3 of servers that have it themselves is left to package remoteopenapi, which stands in front.
 package aggregator

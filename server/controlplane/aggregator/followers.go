@@ -5,7 +5,6 @@ package aggregator
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -63,12 +62,6 @@ func newFollowers(servers availability.Servers, discovery aggregated.ResourceMan
 	}
 }
 
-// serverOf is the same for APIServices that have the same server.
-func serverOf(service *apiregistrationv1.APIService) string {
-	reference := service.Spec.Service
-	return fmt.Sprintf("%s/%s:%d %t %s", reference.Namespace, reference.Name, portOf(service), service.Spec.InsecureSkipTLSVerify, service.Spec.CABundle)
-}
-
 func versionOf(service *apiregistrationv1.APIService) metav1.GroupVersion {
 	return metav1.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version}
 }
@@ -81,7 +74,7 @@ func (f *followers) update(old, service *apiregistrationv1.APIService) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known := f.services[service.Name]
-	if known != nil && (service.Spec.Service == nil || serverOf(known) != serverOf(service)) {
+	if known != nil && (service.Spec.Service == nil || availability.ServerOf(known) != availability.ServerOf(service)) {
 		f.forget(known)
 		known = nil
 	}
@@ -95,7 +88,7 @@ func (f *followers) update(old, service *apiregistrationv1.APIService) {
 		f.discovery.AddGroupVersion(service.Spec.Group, stale(versionOf(service), nil))
 	}
 	f.documents.add(service)
-	server := serverOf(service)
+	server := availability.ServerOf(service)
 	one := f.byServer[server]
 	if one == nil {
 		one = &follower{
@@ -123,9 +116,9 @@ func (f *followers) forget(service *apiregistrationv1.APIService) {
 	delete(f.services, service.Name)
 	f.discovery.RemoveGroupVersion(versionOf(service))
 	f.documents.remove(service)
-	server := serverOf(service)
+	server := availability.ServerOf(service)
 	for _, other := range f.services {
-		if serverOf(other) == server {
+		if availability.ServerOf(other) == server {
 			return
 		}
 	}
@@ -141,7 +134,7 @@ func (f *followers) of(server string) []*apiregistrationv1.APIService {
 	defer f.mu.Unlock()
 	var found []*apiregistrationv1.APIService
 	for _, service := range f.services {
-		if serverOf(service) == server {
+		if availability.ServerOf(service) == server {
 			found = append(found, service)
 		}
 	}
@@ -153,7 +146,7 @@ func (f *followers) of(server string) []*apiregistrationv1.APIService {
 func (f *followers) publish(service *apiregistrationv1.APIService, server string, do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := f.services[service.Name]; now != nil && serverOf(now) == server {
+	if now := f.services[service.Name]; now != nil && availability.ServerOf(now) == server {
 		do()
 	}
 }
@@ -189,7 +182,7 @@ func (f *followers) waitForFirst(ctx context.Context) {
 	var waiting []*follower
 	for _, service := range f.services {
 		if helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available) {
-			waiting = append(waiting, f.byServer[serverOf(service)])
+			waiting = append(waiting, f.byServer[availability.ServerOf(service)])
 		}
 	}
 	f.mu.Unlock()

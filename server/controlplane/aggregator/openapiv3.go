@@ -4,17 +4,12 @@
 package aggregator
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/metrics"
@@ -26,6 +21,8 @@ import (
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/openapiconv"
 	"k8s.io/kube-openapi/pkg/spec3"
+
+	"github.com/kube-annex/annex/server/controlplane/remoteopenapi"
 )
 
 const v3Path = "/openapi/v3"
@@ -41,16 +38,18 @@ func (a *Aggregator) installOpenAPI() error {
 	return a.installV2()
 }
 
-// v3 serves the documents of the servers of this process, each by itself, and those of remote servers that have only v2, converted.
+// v3 serves the documents of the servers of this process and of remote servers, each by itself, and those of servers that have only v2,
+// converted.
 type v3 struct {
-	locals []http.Handler
-	remote *documents
+	locals    []http.Handler
+	remote    *remoteopenapi.Documents
+	converted *documents
 }
 
 func (a *Aggregator) installV3() {
 	own := mux.NewPathRecorderMux("apiservices")
 	serverroutes.OpenAPI{V3Config: a.openAPIV3}.InstallV3(a.GenericAPIServer.Handler.GoRestfulContainer, own)
-	documents := &v3{locals: append([]http.Handler{own}, a.locals()...), remote: a.followers.documents}
+	documents := &v3{locals: append([]http.Handler{own}, a.locals()...), remote: a.remote, converted: a.followers.documents}
 	handle := a.GenericAPIServer.Handler.NonGoRestfulMux
 	handle.Handle(v3Path, metrics.InstrumentHandlerFunc(http.MethodGet, "", "", "", "openapi/v3", "", "", false, "", documents.serveRoot))
 	handle.HandlePrefix(v3Path+"/", metrics.InstrumentHandlerFunc(http.MethodGet, "", "", "", "openapi/v3/", "", "", false, "", documents.serveDocument))
@@ -73,39 +72,36 @@ func rootOf(ctx context.Context, server http.Handler) map[string]handler3.OpenAP
 }
 
 func (v *v3) serveRoot(w http.ResponseWriter, r *http.Request) {
-	merged := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
+	merged := map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}
 	for _, server := range v.locals {
 		for name, entry := range rootOf(r.Context(), server) {
 			// Requests reach the servers in this order, too.
-			if _, ok := merged.Paths[name]; !ok {
-				merged.Paths[name] = entry
+			if _, ok := merged[name]; !ok {
+				merged[name] = entry
 			}
 		}
 	}
-	for name, hash := range v.remote.hashes() {
-		if _, ok := merged.Paths[name]; !ok {
-			merged.Paths[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: v3Path + "/" + name + "?hash=" + url.QueryEscape(hash)}
+	for name, hash := range v.converted.hashes() {
+		if _, ok := merged[name]; !ok {
+			merged[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: v3Path + "/" + name + "?hash=" + url.QueryEscape(hash)}
 		}
 	}
-	body, err := json.Marshal(merged)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Etag", strconv.Quote(fmt.Sprintf("%X", sha256.Sum256(body))))
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+	v.remote.Overlay(r.Context(), merged)
+	remoteopenapi.ServeList(w, r, merged)
 }
 
 func (v *v3) serveDocument(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, v3Path+"/")
+	if v.remote.Serve(w, r, name) {
+		return
+	}
 	for _, server := range v.locals {
 		if _, ok := rootOf(r.Context(), server)[name]; ok {
 			server.ServeHTTP(w, r)
 			return
 		}
 	}
-	v.remote.serveConverted(w, r, name)
+	v.converted.serveConverted(w, r, name)
 }
 
 // nameInV3 is that of an APIService's document.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +30,6 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	"k8s.io/kube-aggregator/pkg/apiserver/scheme"
-	"k8s.io/kube-aggregator/pkg/controllers/status/remote"
 	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
@@ -45,10 +43,8 @@ const component = "aggregator"
 
 // proxy passes requests on to the servers behind remote APIServices.
 type proxy struct {
-	resolver availability.Resolver
-	// certificate returns what is shown to servers, which may change.
-	certificate func() (cert, key []byte)
-	tracer      trace.TracerProvider
+	servers availability.Servers
+	tracer  trace.TracerProvider
 	// timeout is for how long a server may leave a long request without the beginning of an answer. Other requests end anyway.
 	timeout time.Duration
 }
@@ -65,12 +61,12 @@ type found struct {
 }
 
 func (p *proxy) transport(service *apiregistrationv1.APIService, way *way) (http.RoundTripper, error) {
-	cert, key := p.certificate()
+	cert, _ := p.servers.Certificate()
 	// Objects of an informer are never changed, only replaced.
 	if last := way.last.Load(); last != nil && last.service == service && bytes.Equal(last.cert, cert) {
 		return last.transport, nil
 	}
-	roundTripper, err := transport.New(remote.BuildTransportConfig(nil, cert, key, service))
+	roundTripper, err := p.servers.Transport(service)
 	if err != nil {
 		return nil, err
 	}
@@ -91,17 +87,17 @@ func (p *proxy) pass(w http.ResponseWriter, r *http.Request, service *apiregistr
 	}
 	roundTripper, err := p.transport(service, way)
 	if err != nil {
-		fail(w, r, apierrors.NewInternalError(fmt.Errorf("set up TLS for APIService %s: %w", service.Name, err)))
+		fail(w, r, apierrors.NewInternalError(fmt.Errorf("APIService %s: %w", service.Name, err)))
 		return
 	}
-	endpoint, err := p.resolver.ResolveEndpoint(service.Spec.Service.Namespace, service.Spec.Service.Name, portOf(service))
+	location, err := p.servers.URL(service, r.URL.Path)
 	if err != nil {
 		klog.FromContext(r.Context()).V(2).Info("Resolving the service of an APIService", "apiService", service.Name, "reason", err.Error())
 		fail(w, r, apierrors.NewServiceUnavailable(fmt.Sprintf("the service of APIService %s cannot be resolved", service.Name)))
 		return
 	}
-	location := &url.URL{Scheme: "https", Host: endpoint.Host, Path: r.URL.Path, RawQuery: r.URL.Query().Encode()}
-	passed, done := apiserverproxy.NewRequestForProxy(location, r)
+	location.RawQuery = r.URL.Query().Encode()
+	passed, done := apiserverproxy.NewRequestForProxy(&location, r)
 	defer done()
 	uid := ""
 	if utilfeature.DefaultFeatureGate.Enabled(genericfeatures.RemoteRequestHeaderUID) {
@@ -120,17 +116,10 @@ func (p *proxy) pass(w http.ResponseWriter, r *http.Request, service *apiregistr
 	}
 	roundTripper = transport.NewAuthProxyRoundTripper(caller.GetName(), uid, caller.GetGroups(), caller.GetExtra(), roundTripper)
 	flowcontrol.RequestDelegated(r.Context())
-	handler := utilproxy.NewUpgradeAwareHandler(location, roundTripper, true, upgrade, failed{user: r.Context()})
+	handler := utilproxy.NewUpgradeAwareHandler(&location, roundTripper, true, upgrade, failed{user: r.Context()})
 	// A server that redirects could send its users' requests anywhere.
 	handler.RejectForwardingRedirects = true
 	handler.ServeHTTP(w, passed)
-}
-
-func portOf(service *apiregistrationv1.APIService) int32 {
-	if port := service.Spec.Service.Port; port != nil {
-		return *port
-	}
-	return 443
 }
 
 // failed tells users that a server was not reached.

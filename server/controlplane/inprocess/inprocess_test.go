@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/tools/cache"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	listers "k8s.io/kube-aggregator/pkg/client/listers/apiregistration/v1"
@@ -33,7 +34,7 @@ const path = "/apis/test.example.com/v1/things/a"
 type way struct {
 	handler         http.Handler
 	direct, proxied *http.Request
-	identity        *inprocess.Identity
+	certificate     *dynamiccertificates.DynamicCertKeyPairContent
 	authority       *pki.Authority
 	files           pki.Pair
 	whileServing    func(context.Context)
@@ -66,7 +67,7 @@ func newWay(t *testing.T, changes ...func(*apiregistrationv1.APIService)) *way {
 		t.Fatal(err)
 	}
 	w.files = pair
-	if w.identity, err = inprocess.NewIdentity(pair.CertFile, pair.KeyFile); err != nil {
+	if w.certificate, err = dynamiccertificates.NewDynamicServingContentFromFiles("front-proxy", pair.CertFile, pair.KeyFile); err != nil {
 		t.Fatal(err)
 	}
 	port := int32(443)
@@ -86,7 +87,7 @@ func newWay(t *testing.T, changes ...func(*apiregistrationv1.APIService)) *way {
 	if err := indexer.Add(service); err != nil {
 		t.Fatal(err)
 	}
-	shortcut := inprocess.New(w.find, w.identity)
+	shortcut := inprocess.New(w.find, inprocess.NewIdentity(w.certificate.CurrentCertKeyContent))
 	shortcut.Follow(listers.NewAPIServiceLister(indexer))
 	w.handler = shortcut.InFrontOf(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { w.proxied = r }))
 	return w
@@ -231,7 +232,7 @@ func TestANewCertificateIsShown(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		w.identity.Run(ctx)
+		w.certificate.Run(ctx, 1)
 	}()
 	defer func() { cancel(); <-ended }()
 	pair, err := w.authority.Client("another", "other-proxy")

@@ -3,13 +3,12 @@
 
 // Package remoteopenapi makes a control plane publish the OpenAPI v3 of the servers behind remote APIServices as those do.
 //
-// The aggregator of the Kubernetes libraries reads the list of a server's documents, with the hash of each, a second after the
-// APIService was made and then every minute, and nothing makes it do so earlier. Until then kubectl explain knows nothing of a
-// new kind, or shows how it was. The handler here stands in front of the aggregator. When somebody asks for the list it asks
-// the servers for theirs, at most once a second, and passes requests for documents on to the server that has them. A server that
-// is slow is waited for once and for a moment.
+// Kubernetes' aggregator reads the list of a server's documents, with the hash of each, a second after the APIService was made and then
+// every minute, and nothing makes it do so earlier. Until then kubectl explain knows nothing of a new kind, or shows how it was. Here the
+// servers are asked for their lists, at most once a second, when somebody asks for that of all, and requests for documents are passed on to
+// the server that has them. A server that is slow is waited for once and for a moment.
 //
-// A server that has never answered, or has no OpenAPI v3, is left to the aggregator, which converts v2.
+// A server that has never answered, or has no OpenAPI v3, is left to the rest of the aggregator, which converts v2.
 package remoteopenapi
 
 import (
@@ -26,7 +25,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apiserver/pkg/util/responsewriter"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
@@ -51,10 +49,10 @@ type Documents struct {
 	roots map[string]*root
 }
 
-// New returns documents of no server yet.
-func New(servers availability.Servers) *Documents {
+// New returns the documents of the servers behind the APIServices of the lister.
+func New(servers availability.Servers, lister listers.APIServiceLister) *Documents {
 	ctx, stop := context.WithCancel(context.Background())
-	return &Documents{servers: servers, ctx: ctx, stop: stop, roots: map[string]*root{}}
+	return &Documents{servers: servers, lister: lister, ctx: ctx, stop: stop, roots: map[string]*root{}}
 }
 
 // Stop ends questions to servers, and returns when they have ended.
@@ -63,51 +61,9 @@ func (d *Documents) Stop() {
 	d.running.Wait()
 }
 
-// Follow names the APIServices. It comes before the first request.
-func (d *Documents) Follow(lister listers.APIServiceLister) { d.lister = lister }
-
-// InFrontOf returns a handler that leaves to the next what is not about remote documents. Users have to be known and authorized.
-func (d *Documents) InFrontOf(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if d.lister == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
-			next.ServeHTTP(w, r)
-			return
-		}
-		if r.URL.Path == rootPath {
-			d.serveRoot(w, r, next)
-			return
-		}
-		if document, ok := strings.CutPrefix(r.URL.Path, rootPath+"/"); ok {
-			if service := d.serviceOf(r.Context(), document); service != nil {
-				d.proxy(w, r, service)
-				return
-			}
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// serveRoot serves the next handler's list with the entries of remote servers in place of its own.
-func (d *Documents) serveRoot(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	whole := r.Clone(r.Context())
-	whole.Method = http.MethodGet
-	for _, condition := range []string{"If-None-Match", "If-Modified-Since", "Range"} {
-		whole.Header.Del(condition)
-	}
-	answer := responsewriter.NewInMemoryResponseWriter()
-	next.ServeHTTP(answer, whole)
-	merged := handler3.OpenAPIV3Discovery{}
-	if answer.RespCode() != http.StatusOK || json.Unmarshal(answer.Data(), &merged) != nil {
-		maps.Copy(w.Header(), answer.Header())
-		w.WriteHeader(answer.RespCode())
-		_, _ = w.Write(answer.Data())
-		return
-	}
-	if merged.Paths == nil {
-		merged.Paths = map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}
-	}
-	d.overlay(r.Context(), merged.Paths)
-	body, err := json.Marshal(merged)
+// ServeList serves a list of documents by their names, such as apis/apps/v1.
+func ServeList(w http.ResponseWriter, r *http.Request, documents map[string]handler3.OpenAPIV3DiscoveryGroupVersion) {
+	body, err := json.Marshal(handler3.OpenAPIV3Discovery{Paths: documents})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -117,8 +73,18 @@ func (d *Documents) serveRoot(w http.ResponseWriter, r *http.Request, next http.
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
-// overlay asks all servers at once.
-func (d *Documents) overlay(ctx context.Context, paths map[string]handler3.OpenAPIV3DiscoveryGroupVersion) {
+// Serve serves the document of a name if a remote server has it, and returns whether it has. The user has to be known and authorized.
+func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, document string) bool {
+	service := d.serviceOf(r.Context(), document)
+	if service == nil {
+		return false
+	}
+	d.proxy(w, r, service)
+	return true
+}
+
+// Overlay puts the documents of remote servers into a list, in place of what it has of those. All servers are asked at once.
+func (d *Documents) Overlay(ctx context.Context, paths map[string]handler3.OpenAPIV3DiscoveryGroupVersion) {
 	services, err := d.lister.List(labels.Everything())
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Listing APIServices")
@@ -131,7 +97,7 @@ func (d *Documents) overlay(ctx context.Context, paths map[string]handler3.OpenA
 		if !isRemote(service) {
 			continue
 		}
-		used[serverOf(service)] = true
+		used[availability.ServerOf(service)] = true
 		asking.Go(func() { found[i] = d.read(ctx, d.rootOf(service), service, freshFor) })
 	}
 	asking.Wait()
@@ -204,7 +170,7 @@ func keeperOf(group string, services []*apiregistrationv1.APIService) (keeper *a
 func (d *Documents) rootOf(service *apiregistrationv1.APIService) *root {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	server := serverOf(service)
+	server := availability.ServerOf(service)
 	if d.roots[server] == nil {
 		d.roots[server] = &root{}
 	}
@@ -214,16 +180,6 @@ func (d *Documents) rootOf(service *apiregistrationv1.APIService) *root {
 // isRemote tells whether the aggregator passes requests on to a server.
 func isRemote(service *apiregistrationv1.APIService) bool {
 	return service.Spec.Service != nil && helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available)
-}
-
-// serverOf is the same for APIServices that have the same server.
-func serverOf(service *apiregistrationv1.APIService) string {
-	reference := service.Spec.Service
-	port := int32(0)
-	if reference.Port != nil {
-		port = *reference.Port
-	}
-	return fmt.Sprintf("%s/%s:%d %t %s", reference.Namespace, reference.Name, port, service.Spec.InsecureSkipTLSVerify, service.Spec.CABundle)
 }
 
 func documentOf(service *apiregistrationv1.APIService) string {

@@ -102,21 +102,30 @@ func service(name string, available apiregistrationv1.ConditionStatus) *apiregis
 	}
 }
 
-// front is the handler in front of an aggregator that knows what it read at the start.
+// front is an aggregator in front of a server.
 func front(r *remote, services ...*apiregistrationv1.APIService) http.Handler {
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	for _, service := range services {
 		_ = indexer.Add(service)
 	}
-	documents := remoteopenapi.New(availability.Servers{Resolver: r})
-	documents.Follow(listers.NewAPIServiceLister(indexer))
-	return documents.InFrontOf(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		if request.URL.Path == "/openapi/v3" && request.Method == http.MethodGet && request.Header.Get("If-None-Match") == "" {
-			_, _ = w.Write([]byte(`{"paths":{"version":{"serverRelativeURL":"local"},"apis/things.example.com/v1":{"serverRelativeURL":"old"},"apis/gone.example.com/v1":{"serverRelativeURL":"old"}}}`))
+	return served(remoteopenapi.New(availability.Servers{Resolver: r}, listers.NewAPIServiceLister(indexer)))
+}
+
+// served serves documents as an aggregator does that has some of its own.
+func served(documents *remoteopenapi.Documents) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/openapi/v3" {
+			list := map[string]handler3.OpenAPIV3DiscoveryGroupVersion{
+				"version": {ServerRelativeURL: "local"}, "apis/things.example.com/v1": {ServerRelativeURL: "old"}, "apis/gone.example.com/v1": {ServerRelativeURL: "old"},
+			}
+			documents.Overlay(r.Context(), list)
+			remoteopenapi.ServeList(w, r, list)
 			return
 		}
-		http.Error(w, "the aggregator", http.StatusTeapot)
-	}))
+		if name, ok := strings.CutPrefix(r.URL.Path, "/openapi/v3/"); !ok || !documents.Serve(w, r, name) {
+			http.Error(w, "the aggregator", http.StatusTeapot)
+		}
+	})
 }
 
 func TestAGroupWithAVersionOfOurOwnIsOurs(t *testing.T) {
@@ -305,9 +314,7 @@ func TestUsersAreNotSentElsewhere(t *testing.T) {
 	defer elsewhere.Close()
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	_ = indexer.Add(service("v1.things.example.com", apiregistrationv1.ConditionTrue))
-	documents := remoteopenapi.New(availability.Servers{Resolver: elsewhere})
-	documents.Follow(listers.NewAPIServiceLister(indexer))
-	got := ask(t, documents.InFrontOf(http.NotFoundHandler()), document+"?hash=x")
+	got := ask(t, served(remoteopenapi.New(availability.Servers{Resolver: elsewhere}, listers.NewAPIServiceLister(indexer))), document+"?hash=x")
 	if got.Code != http.StatusServiceUnavailable || got.Header().Get("Location") != "" {
 		t.Errorf("got %d %v", got.Code, got.Header())
 	}

@@ -44,9 +44,26 @@ func (s Servers) Ask(ctx context.Context, service *apiregistrationv1.APIService,
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	response, err := send(ctx, roundTripper, target.String(), question)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", target.String(), err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, question.Limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", target.String(), err)
+	}
+	if int64(len(body)) > question.Limit {
+		return nil, fmt.Errorf("read %s: the answer has more than %d bytes", target.String(), question.Limit)
+	}
+	return &Answer{Status: response.StatusCode, Header: response.Header, Body: body}, nil
+}
+
+// send returns the beginning of the answer.
+func send(ctx context.Context, roundTripper http.RoundTripper, target string, question Question) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return nil, err
 	}
 	transport.SetAuthProxyHeaders(request, question.User, "", question.Groups, nil)
 	if question.Accept != "" {
@@ -59,15 +76,6 @@ func (s Servers) Ask(ctx context.Context, service *apiregistrationv1.APIService,
 	if err != nil {
 		// Connections to a server that is away must not be tried again once it is back.
 		utilnet.CloseIdleConnectionsFor(roundTripper)
-		return nil, fmt.Errorf("ask %s: %w", target.String(), err)
 	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, question.Limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", target.String(), err)
-	}
-	if int64(len(body)) > question.Limit {
-		return nil, fmt.Errorf("read %s: the answer has more than %d bytes", target.String(), question.Limit)
-	}
-	return &Answer{Status: response.StatusCode, Header: response.Header, Body: body}, nil
+	return response, err
 }

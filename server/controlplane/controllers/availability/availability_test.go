@@ -67,7 +67,7 @@ func TestOneReasonIsWrittenOnce(t *testing.T) {
 		Spec:       apiregistrationv1.APIServiceSpec{Group: "local.example.com", Version: "v1"},
 	})
 	factory := informers.NewSharedInformerFactory(client, 0)
-	controller := availability.New(factory.Apiregistration().V1().APIServices(), client.ApiregistrationV1(), server, "", "")
+	controller := availability.New(factory.Apiregistration().V1().APIServices(), client.ApiregistrationV1(), availability.Servers{Resolver: server})
 	ctx, cancel := context.WithCancel(t.Context())
 	factory.Start(ctx.Done())
 	running.Go(func() {

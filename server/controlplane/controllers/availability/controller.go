@@ -51,11 +51,11 @@ type Controller struct {
 }
 
 // New returns a controller that follows the informer, which others start. Its handlers are on the informer only while it runs,
-// since their queue has goroutines of its own. The certificate is the one that the aggregator shows to the servers.
-func New(informer informers.APIServiceInformer, client apiregistrationclient.APIServicesGetter, resolver Resolver, certFile, keyFile string) *Controller {
+// since their queue has goroutines of its own. The servers are reached as the aggregator reaches them.
+func New(informer informers.APIServiceInformer, client apiregistrationclient.APIServicesGetter, servers Servers) *Controller {
 	return &Controller{
 		informer: informer.Informer(), lister: informer.Lister(), client: client,
-		probe: probe{Servers{Resolver: resolver, CertFile: certFile, KeyFile: keyFile}},
+		probe: probe{servers},
 	}
 }
 

@@ -12,9 +12,7 @@ import (
 	"net/http"
 	"time"
 
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/transport"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
@@ -44,16 +42,9 @@ func (p probe) ask(ctx context.Context, service *apiregistrationv1.APIService) e
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
-	if err != nil {
-		return fmt.Errorf("ask %s: %w", target.String(), err)
-	}
 	// The group is allowed everything everywhere: whether the server answers is not a question of rights.
-	transport.SetAuthProxyHeaders(request, asker, "", []string{user.SystemPrivilegedGroup}, nil)
-	response, err := roundTripper.RoundTrip(request)
+	response, err := send(ctx, roundTripper, target.String(), Question{User: asker, Groups: []string{user.SystemPrivilegedGroup}})
 	if err != nil {
-		// Connections to a server that is away must not be tried again once it is back.
-		utilnet.CloseIdleConnectionsFor(roundTripper)
 		return fmt.Errorf("failing or missing response from %s: %w", target.String(), stable(err))
 	}
 	defer func() { _ = response.Body.Close() }()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 
 	"k8s.io/client-go/transport"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -17,18 +16,27 @@ import (
 // Servers reaches the servers behind remote APIServices as the aggregator does.
 type Servers struct {
 	Resolver Resolver
-	// CertFile and KeyFile have the certificate that the aggregator shows to the servers.
-	CertFile, KeyFile string
+	// ClientCertificate returns what Certificate does; nil if servers are shown none.
+	ClientCertificate func() (cert, key []byte)
+}
+
+// ServerOf is the same for APIServices that have the same server.
+func ServerOf(service *apiregistrationv1.APIService) string {
+	reference := service.Spec.Service
+	return fmt.Sprintf("%s/%s:%d %t %s", reference.Namespace, reference.Name, portOf(service), service.Spec.InsecureSkipTLSVerify, service.Spec.CABundle)
+}
+
+func portOf(service *apiregistrationv1.APIService) int32 {
+	if port := service.Spec.Service.Port; port != nil {
+		return *port
+	}
+	return 443
 }
 
 // URL returns where the APIService's server has a path.
 func (s Servers) URL(service *apiregistrationv1.APIService, path string) (url.URL, error) {
 	reference := service.Spec.Service
-	port := int32(443)
-	if reference.Port != nil {
-		port = *reference.Port
-	}
-	endpoint, err := s.Resolver.ResolveEndpoint(reference.Namespace, reference.Name, port)
+	endpoint, err := s.Resolver.ResolveEndpoint(reference.Namespace, reference.Name, portOf(service))
 	if err != nil {
 		return url.URL{}, fmt.Errorf("resolve service: %w", err)
 	}
@@ -37,19 +45,18 @@ func (s Servers) URL(service *apiregistrationv1.APIService, path string) (url.UR
 
 // Transport returns the one that the aggregator proxies with, connections included. It says nothing about a user.
 func (s Servers) Transport(service *apiregistrationv1.APIService) (http.RoundTripper, error) {
-	var cert, key []byte
-	if s.CertFile != "" {
-		var err error
-		if cert, err = os.ReadFile(s.CertFile); err != nil {
-			return nil, fmt.Errorf("read --proxy-client-cert-file: %w", err)
-		}
-		if key, err = os.ReadFile(s.KeyFile); err != nil {
-			return nil, fmt.Errorf("read --proxy-client-key-file: %w", err)
-		}
-	}
+	cert, key := s.Certificate()
 	roundTripper, err := transport.New(remote.BuildTransportConfig(nil, cert, key, service))
 	if err != nil {
 		return nil, fmt.Errorf("set up TLS: %w", err)
 	}
 	return roundTripper, nil
+}
+
+// Certificate returns the certificate that the aggregator shows to servers now, and its key, in PEM. They are empty if it shows none.
+func (s Servers) Certificate() (cert, key []byte) {
+	if s.ClientCertificate == nil {
+		return nil, nil
+	}
+	return s.ClientCertificate()
 }

@@ -57,7 +57,7 @@ func TestAFirstFailureDecidesNothing(t *testing.T) {
 				}}},
 			})
 			factory := informers.NewSharedInformerFactory(client, 0)
-			controller := availability.New(factory.Apiregistration().V1().APIServices(), client.ApiregistrationV1(), at(server.URL), "", "")
+			controller := availability.New(factory.Apiregistration().V1().APIServices(), client.ApiregistrationV1(), availability.Servers{Resolver: at(server.URL)})
 			ctx, cancel := context.WithCancel(t.Context())
 			factory.Start(ctx.Done())
 			var running sync.WaitGroup
