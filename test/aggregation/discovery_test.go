@@ -10,6 +10,8 @@ import (
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+
+	"github.com/kube-annex/annex/test/harness"
 )
 
 type definitionsClient = apiextensionsclient.Interface
@@ -36,7 +38,7 @@ func (w *world) version(t *testing.T, group string) (apidiscoveryv2.APIVersionDi
 func (w *world) wantThings(t *testing.T, group string, fresh apidiscoveryv2.DiscoveryFreshness) apidiscoveryv2.APIResourceDiscovery {
 	t.Helper()
 	var found apidiscoveryv2.APIResourceDiscovery
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		version, err := w.version(t, group)
 		if err != nil {
 			return err

@@ -22,6 +22,8 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/util/proto"
+
+	"github.com/kube-annex/annex/test/harness"
 )
 
 // wantMergedDocuments wants what the second control plane has, beside what the first one has, in each way in which it can be asked for.
@@ -30,7 +32,7 @@ func wantMergedDocuments(t *testing.T, w *world) {
 	const own, others, first = "/apis/apiregistration.k8s.io/v1/apiservices", "/apis/" + secondGroup + "/v1/gadgets", "how large it was at first"
 	// Other servers have it changed meanwhile.
 	var merged answer
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		merged = get(t, w.Config, "/openapi/v2", "Accept", "application/json")
 		if err := errors.Join(has(merged.body, others), has(merged.body, own), has(merged.body, first)); err != nil {
 			return err
@@ -56,13 +58,13 @@ func wantMergedDocuments(t *testing.T, w *world) {
 		t.Errorf("there are %d definitions of a ConfigMap", count)
 	}
 
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		list := get(t, w.Config, "/openapi/v3")
 		return errors.Join(has(list.body, `"apis/`+secondGroup+`/v1"`), has(list.body, `"apis/apiregistration.k8s.io/v1"`), has(list.body, `"api/v1"`))
 	})
 	for _, accept := range []string{"application/json", "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"} {
 		// Until the second one has told that it has a document, there is one that is converted from v2.
-		eventually(t, func() error {
+		harness.Eventually(t, patience, func() error {
 			document := get(t, w.Config, "/openapi/v3/apis/"+secondGroup+"/v1", "Accept", accept)
 			if document.status != http.StatusOK || !strings.Contains(document.body, first) || document.header.Get("Content-Type") != accept {
 				return fmt.Errorf("the second one's document as %s: got %d %s", accept, document.status, document.header.Get("Content-Type"))
@@ -105,12 +107,12 @@ func wantChangedDocument(t *testing.T, w *world, s *second) {
 	if _, err := definitions.Update(t.Context(), definition, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		return errors.Join(has(get(t, s.Config, "/openapi/v2").body, now), has(get(t, s.Config, "/openapi/v3/apis/"+secondGroup+"/v1").body, now))
 	})
 	w.touch(t, "v1."+secondGroup)
 	said := time.Now()
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		list := handler3.OpenAPIV3Discovery{}
 		if err := json.Unmarshal([]byte(get(t, w.Config, "/openapi/v3").body), &list); err != nil {
 			return err
@@ -171,7 +173,7 @@ func testCollidingDocuments(t *testing.T, w *world) {
 		b.set(documented(swagger(b, "com.example.colliding.Thing", `{"type":"object","description":"`+description+`"}`)))
 		w.register(t, b.group(), apiregistrationv1.ServiceReference{Namespace: namespace, Name: name}, ca.CertPEM())
 	}
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		merged := get(t, w.Config, "/openapi/v2", "Accept", "application/json").body
 		return errors.Join(has(merged, "what one means"), has(merged, "what the other means"), has(merged, "com.example.colliding.Thing_v2"))
 	})
@@ -219,7 +221,7 @@ func testBrokenDocuments(t *testing.T, w *world) {
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
 		w.wantAvailable(t, "v1."+backends[name].group(), apiregistrationv1.ConditionTrue, "")
 	}
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		if !models(t, w.Config)["com.example.good.Thing"] {
 			return fmt.Errorf("kubectl does not find the model of a server that is in order")
 		}
@@ -231,7 +233,7 @@ func testBrokenDocuments(t *testing.T, w *world) {
 		b.set(documented(swagger(b, "com.example.mended."+name, `{"type":"object"}`)))
 		w.touch(t, "v1."+b.group())
 	}
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		found := models(t, w.Config)
 		for name := range backends {
 			if !found["com.example.mended."+name] {
@@ -257,7 +259,7 @@ func testOnlyV2(t *testing.T, w *world) {
 	w.register(t, b.group(), apiregistrationv1.ServiceReference{Namespace: namespace, Name: b.name}, ca.CertPEM())
 	name := "apis/" + b.group() + "/v1"
 	list := handler3.OpenAPIV3Discovery{}
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		if err := json.Unmarshal([]byte(get(t, w.Config, "/openapi/v3").body), &list); err != nil {
 			return err
 		}

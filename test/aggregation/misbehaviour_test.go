@@ -15,6 +15,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/kube-annex/annex/test/harness"
 )
 
 const (
@@ -176,7 +178,7 @@ func (w *world) wantOthersToGoOn(t *testing.T) {
 	began := time.Now()
 	define(t, w.APIExtensions, group, "it is new")
 	w.wantThings(t, group, "Current")
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		if got := get(t, w.Config, "/apis/"+group+"/v1/gadgets"); got.status != http.StatusOK {
 			return fmt.Errorf("objects of a new kind: got %d %s", got.status, got.body)
 		}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/kube-annex/annex/test/harness"
 )
 
 // follows is how soon what a server has changed is to be seen after it said so, and slow how much longer that may take here, where
@@ -184,7 +186,7 @@ func testSecond(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	wantGone(t, w, "/apis/"+secondGroup)
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		for _, path := range []string{"/openapi/v2", "/openapi/v3"} {
 			if err := lacks(get(t, w.Config, path).body, secondGroup); err != nil {
 				return err

@@ -113,7 +113,7 @@ func (w *world) touch(t *testing.T, name string) {
 func (w *world) wantAvailable(t *testing.T, name string, status apiregistrationv1.ConditionStatus, message string) time.Duration {
 	t.Helper()
 	began := time.Now()
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		service, err := w.apiServices(t).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -168,30 +168,10 @@ func tryGet(t *testing.T, config *rest.Config, path string, headers ...string) (
 	return answer{status: response.StatusCode, header: response.Header, body: string(body), took: time.Since(began)}, err
 }
 
-// eventually waits until check returns nil, and else fails with what it said last.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("still: %v", err)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
 // wantGone waits until nothing is served under a path.
 func wantGone(t *testing.T, w *world, path string) {
 	t.Helper()
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		if got := get(t, w.Config, path); got.status != http.StatusNotFound {
 			return fmt.Errorf("%s: got %d, want 404", path, got.status)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/kube-annex/annex/apis/multicluster/install"
 	registryresource "github.com/kube-annex/annex/registry/resource"
 	"github.com/kube-annex/annex/server/extension"
+	"github.com/kube-annex/annex/test/cluster"
 )
 
 // claimKeys is where claims are in etcd.
@@ -47,35 +48,16 @@ func NewHistory() *History {
 
 // Follow replays from the first revision on until the context ends. Members of etcd may be away in between.
 func (h *History) Follow(ctx context.Context, client *clientv3.Client) error {
-	for ctx.Err() == nil {
-		if err := h.follow(ctx, client); err != nil && ctx.Err() == nil {
-			return err
-		}
-	}
-	return nil
+	return cluster.Follow(ctx, client, h.revision, h.take)
 }
 
-func (h *History) follow(ctx context.Context, client *clientv3.Client) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+func (h *History) revision() int64 {
 	h.mu.Lock()
-	next := h.reached + 1
-	h.mu.Unlock()
-	for response := range client.Watch(clientv3.WithRequireLeader(ctx), "/", clientv3.WithPrefix(), clientv3.WithRev(next)) {
-		if response.CompactRevision > 0 {
-			return fmt.Errorf("revision %d was compacted before it was seen", next)
-		}
-		if response.Err() != nil {
-			return nil //nolint:nilerr // the next watch goes on from where this one was
-		}
-		if err := h.take(response.Events); err != nil {
-			return err
-		}
-	}
-	return nil
+	defer h.mu.Unlock()
+	return h.reached
 }
 
-// take goes through whole revisions: etcd does not spread one over two responses.
+// take goes through whole revisions.
 func (h *History) take(events []*clientv3.Event) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
+	"github.com/kube-annex/annex/test/cluster"
 )
 
 const (
@@ -214,7 +215,7 @@ func (p *Proof) replica(ctx context.Context, random *rand.Rand) *replica {
 				return r
 			}
 		}
-		pause(ctx, 10*time.Millisecond)
+		cluster.Pause(ctx, 10*time.Millisecond)
 	}
 	return nil
 }
@@ -240,7 +241,7 @@ func (p *Proof) fault(ctx context.Context, round int, random *rand.Rand) {
 	}
 	p.faults.Wait()
 	p.faults.Go(func() {
-		pause(ctx, after)
+		cluster.Pause(ctx, after)
 		if err := run(); err != nil {
 			p.add(&p.broken, err.Error())
 		}
@@ -253,7 +254,7 @@ func (p *Proof) fault(ctx context.Context, round int, random *rand.Rand) {
 // look reads both claims at one revision, with quorum.
 func (p *Proof) look(ctx context.Context) (pair Pair, err error) {
 	var response *clientv3.TxnResponse
-	err = poll(ctx, func(ctx context.Context) (err error) {
+	err = cluster.Poll(ctx, startTimeout, attemptTimeout, func(ctx context.Context) (err error) {
 		response, err = p.etcd.Txn(ctx).Then(clientv3.OpGet(claimKeys+id), clientv3.OpGet(claimKeys+set)).Commit()
 		return err
 	})
@@ -282,7 +283,7 @@ func (p *Proof) catchUp(ctx context.Context) error {
 	defer cancel()
 	// The last write is one that is not a claim.
 	var response *clientv3.PutResponse
-	err := poll(ctx, func(ctx context.Context) (err error) {
+	err := cluster.Poll(ctx, startTimeout, attemptTimeout, func(ctx context.Context) (err error) {
 		response, err = p.etcd.Put(ctx, "/end", "")
 		return err
 	})

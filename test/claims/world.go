@@ -27,8 +27,12 @@ import (
 	"github.com/kube-annex/annex/test/harness"
 )
 
-// startTimeout is generous: everything starts at once.
-const startTimeout = time.Minute
+const (
+	// startTimeout is generous: everything starts at once.
+	startTimeout = time.Minute
+	// attemptTimeout is how long one question to a server may take.
+	attemptTimeout = 2 * time.Second
+)
 
 // world is an etcd cluster and replicas that keep claims in it. They have a host that knows their clients.
 type world struct {
@@ -155,7 +159,7 @@ func (p *process) tail() string {
 
 // waitReady waits until the replica serves, after which clients may use it.
 func (r *replica) waitReady(ctx context.Context) error {
-	err := poll(ctx, func(ctx context.Context) error {
+	err := cluster.Poll(ctx, startTimeout, attemptTimeout, func(ctx context.Context) error {
 		return r.client.Get().AbsPath("/readyz").Timeout(2 * time.Second).Do(ctx).Error()
 	})
 	if err != nil {
@@ -193,7 +197,7 @@ func (w *world) killLeader(ctx context.Context) error {
 
 // waitMembers waits until all members agree on a leader.
 func (w *world) waitMembers(ctx context.Context) error {
-	err := poll(ctx, func(ctx context.Context) error {
+	err := cluster.Poll(ctx, startTimeout, attemptTimeout, func(ctx context.Context) error {
 		var leader uint64
 		for _, endpoint := range w.etcd.Endpoints() {
 			status, err := w.etcd.Status(ctx, endpoint)
@@ -214,33 +218,4 @@ func (w *world) waitMembers(ctx context.Context) error {
 		}
 	}
 	return err
-}
-
-// poll asks until there is no error, and returns the last one when time is up.
-func poll(ctx context.Context, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	last := errors.New("not asked yet")
-	for {
-		attempt, cancelAttempt := context.WithTimeout(ctx, 2*time.Second)
-		err := ask(attempt)
-		cancelAttempt()
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return last
-		}
-		last = err
-		pause(ctx, 20*time.Millisecond)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kube-annex/annex/test/harness"
 )
 
 // twoVersions has v1 with spec.size, which is stored, and v2 with spec.dimensions.size.
@@ -99,7 +101,7 @@ func testConversion(t *testing.T, w *world) {
 	})
 	w.wantFailing(t, v2, "certificate")
 	w.change(t, "converted", func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Conversion = w.webhook.by("/good") })
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		_, err := v2.Get(t.Context(), "one", metav1.GetOptions{})
 		return err
 	})
@@ -111,7 +113,7 @@ func testConversion(t *testing.T, w *world) {
 func (w *world) wantFailing(t *testing.T, in objects, says string) {
 	t.Helper()
 	client := w.APIExtensions.ApiextensionsV1().RESTClient()
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		err := client.Get().AbsPath("/apis", group, in.version, "namespaces/default/converted/one").MaxRetries(0).Do(t.Context()).Error()
 		if err == nil || !strings.Contains(err.Error(), says) {
 			return errNotYet(says, err)
@@ -132,12 +134,12 @@ func (w *world) changeStorageVersion(t *testing.T, v2 objects) {
 		d.Spec.Versions[0].Storage, d.Spec.Versions[1].Storage = false, true
 		d.Spec.Conversion = w.webhook.by("/refuses")
 	})
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		_, err := v2.Create(t.Context(), v2.object(t, "three", "spec: {dimensions: {size: 1}}"), metav1.CreateOptions{})
 		return err
 	})
 	w.change(t, "converted", func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Conversion = w.webhook.by("/good") })
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		_, err := v2.Get(t.Context(), "one", metav1.GetOptions{})
 		return err
 	})
@@ -149,7 +151,7 @@ func (w *world) changeStorageVersion(t *testing.T, v2 objects) {
 		}
 		return definition.Status.StoredVersions
 	}
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		if diff := cmp.Diff([]string{"v1", "v2"}, stored()); diff != "" {
 			return errNotYet("the other storage version (-want,+got):\n"+diff, nil)
 		}
@@ -174,7 +176,7 @@ func (w *world) changeStorageVersion(t *testing.T, v2 objects) {
 		t.Fatal(err)
 	}
 	w.change(t, "converted", func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions[0].Served = false })
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		if _, err := w.objects("converted", "Converted", "v1").Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return errNotYet("that v1 is not served", err)
 		}
@@ -184,7 +186,7 @@ func (w *world) changeStorageVersion(t *testing.T, v2 objects) {
 		d.Spec.Versions, d.Spec.Conversion = d.Spec.Versions[1:], &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 	})
 	// Nothing of what is stored is in v1 anymore, so nothing has to be converted.
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		list, err := v2.List(t.Context(), metav1.ListOptions{})
 		if err == nil && len(list.Items) != 3 {
 			err = fmt.Errorf("there are %d objects", len(list.Items))

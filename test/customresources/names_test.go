@@ -12,6 +12,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kube-annex/annex/test/harness"
 )
 
 // anything is a schema for everything.
@@ -35,7 +37,7 @@ func testNames(t *testing.T, w *world) {
 	}
 	w.wantCondition(t, "alsonamed", apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionTrue, "no conflicts found")
 	w.wantCondition(t, "alsonamed", apiextensionsv1.Established, apiextensionsv1.ConditionTrue, "the initial names have been accepted")
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		_, err := o.Create(t.Context(), o.object(t, "a", "{}"), metav1.CreateOptions{})
 		return err
 	})
@@ -63,7 +65,7 @@ func testDeletion(t *testing.T, w *world) {
 		t.Errorf("an object of a kind that is being deleted: got %v, want 403", err)
 	}
 	w.change(t, "deleted", func(definition *apiextensionsv1.CustomResourceDefinition) { definition.Finalizers = nil })
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		if _, err := w.definitions().Get(t.Context(), "deleted."+group, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return errNotYet("the deletion", err)
 		}
@@ -78,7 +80,7 @@ func testDeletion(t *testing.T, w *world) {
 		return nil
 	})
 	again := w.define(t, "Deleted", "names: {plural: deleted}\n"+oneVersion("spec: {type: object, properties: {size: {type: integer}}}"))
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		_, err := again.Create(t.Context(), again.object(t, "b", "spec: {size: 1}"), metav1.CreateOptions{})
 		return err
 	})

@@ -17,6 +17,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
+
+	"github.com/kube-annex/annex/test/harness"
 )
 
 // published returns v1 of a group in aggregated discovery.
@@ -47,7 +49,7 @@ func testDiscovery(t *testing.T, w *world) {
 		"\n  subresources: {status: {}, scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}}")
 	ours := func(resource apidiscoveryv2.APIResourceDiscovery) bool { return resource.Resource == "founds" }
 	var got apidiscoveryv2.APIResourceDiscovery
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		resources := w.discovered(t, "v1")
 		i := slices.IndexFunc(resources, ours)
 		if i < 0 {
@@ -75,7 +77,7 @@ func testDiscovery(t *testing.T, w *world) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("aggregated (-want,+got):\n%s", diff)
 	}
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		plain, err := w.Kubernetes.Discovery().ServerResourcesForGroupVersion(group + "/v1")
 		if err != nil {
 			return err
@@ -99,7 +101,7 @@ func testDiscovery(t *testing.T, w *world) {
 		definition.Spec.Versions[0].Served = false
 		definition.Spec.Versions[1].Name, definition.Spec.Versions[1].Storage = "v2beta1", false
 	})
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		if slices.ContainsFunc(w.discovered(t, "v1"), ours) || !slices.ContainsFunc(w.discovered(t, "v2beta1"), ours) {
 			return errors.New("discovery has not followed the definition")
 		}
@@ -123,7 +125,7 @@ func testOpenAPI(t *testing.T, w *world) {
 	documents := func(says string, is bool) {
 		t.Helper()
 		began := time.Now()
-		eventually(t, func() error {
+		harness.Eventually(t, patience, func() error {
 			for _, path := range []string{"/openapi/v2", "/openapi/v3/apis/" + group + "/v1"} {
 				document, err := w.Kubernetes.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(t.Context())
 				if err != nil && is {

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/kube-annex/annex/test/harness"
 )
 
 // testValidation has the schema refuse and prune.
@@ -117,7 +119,7 @@ func testRatcheting(t *testing.T, w *world) {
 		spec.Properties["name"] = apiextensionsv1.JSONSchemaProps{Type: "string", Pattern: "^[a-z]+$"}
 		spec.Properties["even"] = apiextensionsv1.JSONSchemaProps{Type: "integer", XValidations: apiextensionsv1.ValidationRules{{Rule: "self % 2 == 0", Message: "it has to be even"}}}
 	})
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		_, err := o.Create(t.Context(), o.object(t, "b", "spec: {name: LOUD}"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !apierrors.IsInvalid(err) {
 			return errNotYet("the tighter schema", err)
@@ -155,7 +157,7 @@ spec:
 		}
 	})
 	defaulted := map[string]any{"size": int64(7), "nothing": "something", "plain": "plain"}
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		read, err := o.Get(t.Context(), "before", metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -118,7 +118,7 @@ func (w *world) create(t *testing.T, definition *apiextensionsv1.CustomResourceD
 		o.ResourceInterface = w.Dynamic.Resource(o.resource(definition.Spec.Names.Plural))
 	}
 	client := w.APIExtensions.ApiextensionsV1().RESTClient()
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		// The client would wait for a second where it is told to try again.
 		return client.Get().AbsPath("/apis", group, o.version, definition.Spec.Names.Plural).MaxRetries(0).Do(t.Context()).Error()
 	})
@@ -133,7 +133,7 @@ func (w *world) definitions() apiextensionsclient.CustomResourceDefinitionInterf
 // change updates a definition.
 func (w *world) change(t *testing.T, plural string, change func(*apiextensionsv1.CustomResourceDefinition)) {
 	t.Helper()
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		definition, err := w.definitions().Get(t.Context(), plural+"."+group, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -150,7 +150,7 @@ func (w *world) change(t *testing.T, plural string, change func(*apiextensionsv1
 // wantCondition waits for a condition of a definition.
 func (w *world) wantCondition(t *testing.T, plural string, kind apiextensionsv1.CustomResourceDefinitionConditionType, status apiextensionsv1.ConditionStatus, message string) {
 	t.Helper()
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		definition, err := w.definitions().Get(t.Context(), plural+"."+group, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -230,26 +230,6 @@ func wantInvalid(t *testing.T, err error, words ...string) {
 	for _, word := range words {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("%v does not say %q", err, word)
-		}
-	}
-}
-
-// eventually waits until check returns nil, and else fails with what it said last.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("still: %v", err)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

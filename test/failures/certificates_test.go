@@ -24,6 +24,7 @@ import (
 	multiclusterv1alpha1 "github.com/kube-annex/annex/apis/multicluster/v1alpha1"
 	"github.com/kube-annex/annex/server/pki"
 	"github.com/kube-annex/annex/server/up"
+	"github.com/kube-annex/annex/test/harness"
 )
 
 var claims = schema.GroupVersionResource{Group: "multicluster.k8s.io", Version: "v1alpha1", Resource: "clusterclaims"}
@@ -70,8 +71,8 @@ func TestCertificatesOutliveThemselves(t *testing.T) {
 	const why = `the client certificate of "annex-admin" expired at`
 	refused(t, "the certificate of the start", first.configMap(t, "late"), http.StatusUnauthorized, why, "get a new one")
 	refused(t, "the certificate of the start, at the extension", first.claim(t, "late.example.com"), http.StatusUnauthorized, why, "get a new one")
-	eventually(t, func() error { return a.connect().configMap(t, "last") })
-	eventually(t, func() error { return a.connect().claim(t, "last.example.com") })
+	harness.Eventually(t, patience, func() error { return a.connect().configMap(t, "last") })
+	harness.Eventually(t, patience, func() error { return a.connect().claim(t, "last.example.com") })
 	for name, w := range watches {
 		if err := sees(w, "last", "last.example.com"); err != nil {
 			t.Errorf("the watch of %s: %v", name, err)
@@ -119,7 +120,7 @@ func leader(t *testing.T, c *clients) string {
 	t.Helper()
 	var terms string
 	for _, lease := range [][2]string{{"kube-system", "annex-controlplane"}, {"annex-system", "annex-observer"}} {
-		eventually(t, func() error {
+		harness.Eventually(t, patience, func() error {
 			found, err := c.kubernetes.CoordinationV1().Leases(lease[0]).Get(t.Context(), lease[1], metav1.GetOptions{})
 			if err != nil {
 				return err

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kube-annex/annex/server/admission/admissiontest"
+	"github.com/kube-annex/annex/test/harness"
 )
 
 // definition is a good one. The schema of spec is JSON; versions are v1, which is stored, and others.
@@ -61,7 +62,7 @@ func (c *clients) define(t *testing.T, d *apiextensionsv1.CustomResourceDefiniti
 	}
 	c.waitCondition(t, d.Name, apiextensionsv1.Established, apiextensionsv1.ConditionTrue, "InitialNamesAccepted", "")
 	for _, version := range d.Spec.Versions {
-		eventually(t, func() error {
+		harness.Eventually(t, patience, func() error {
 			return c.check(t, "/apis/"+d.Spec.Group+"/"+version.Name, http.StatusOK, `"`+d.Spec.Names.Plural+`"`)
 		})
 	}
@@ -69,7 +70,7 @@ func (c *clients) define(t *testing.T, d *apiextensionsv1.CustomResourceDefiniti
 
 func (c *clients) waitCondition(t *testing.T, name string, kind apiextensionsv1.CustomResourceDefinitionConditionType, status apiextensionsv1.ConditionStatus, reason, message string) {
 	t.Helper()
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		d, err := c.definitions.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -182,7 +183,7 @@ func brokenDefinitions(t *testing.T, a *annex) {
 			t.Fatal(err)
 		}
 		c.waitCondition(t, d.Name, apiextensionsv1.Established, apiextensionsv1.ConditionTrue, "InitialNamesAccepted", "")
-		eventually(t, func() error { return c.check(t, "/apis/good.example.com/v1/namespaces/default/gadgets", http.StatusOK) })
+		harness.Eventually(t, patience, func() error { return c.check(t, "/apis/good.example.com/v1/namespaces/default/gadgets", http.StatusOK) })
 	})
 
 	t.Run("stored version that is taken away", func(t *testing.T) {
@@ -247,7 +248,7 @@ func conversionWebhookIsGone(t *testing.T, a *annex) {
 	if _, err := c.definitions.ApiextensionsV1().CustomResourceDefinitions().Patch(t.Context(), "tools.converted.example.com", types.MergePatchType, none, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		return c.check(t, "/apis/converted.example.com/v2/namespaces/default/tools", http.StatusOK, `"before"`, `"during"`)
 	})
 }

@@ -24,6 +24,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kube-annex/annex/server/admission/admissiontest"
+	"github.com/kube-annex/annex/test/harness"
 )
 
 // TestRestartWhileMuchIsBroken has a webhook for everything that is down, a conversion webhook that is gone, dead APIServices, one of
@@ -76,7 +77,7 @@ func TestRestartWhileMuchIsBroken(t *testing.T) {
 	// The extension apiserver is served to those who ask for what is there, and is not ready for more.
 	removeRefusals(t, a)
 	a.waitReady()
-	eventually(t, func() error { return a.configMap(t, "after") })
+	harness.Eventually(t, patience, func() error { return a.configMap(t, "after") })
 	a.mustHave(t, "before", "after")
 	a.want(t, "/api/v1/namespaces/default/configmaps/during", http.StatusNotFound)
 	a.want(t, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", http.StatusOK)
@@ -90,7 +91,7 @@ func TestRestartWhileMuchIsBroken(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	eventually(t, func() error { return a.check(t, "/apis/dead.example.com/v1/things", http.StatusNotFound) })
+	harness.Eventually(t, patience, func() error { return a.check(t, "/apis/dead.example.com/v1/things", http.StatusNotFound) })
 }
 
 // deadService registers an APIService that nobody serves, and waits for what is said of it.
@@ -113,7 +114,7 @@ func (c *clients) deadService(t *testing.T, name string) {
 
 func (c *clients) waitUnavailable(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		service, err := c.services.ApiregistrationV1().APIServices().Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -135,7 +136,7 @@ func replaceCoordination(t *testing.T, a *annex) {
 	if _, err := a.services.ApiregistrationV1().APIServices().Patch(t.Context(), "v1.coordination.k8s.io", types.MergePatchType, elsewhere, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		code, body := a.get(t, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
 		if code != http.StatusServiceUnavailable {
 			return fmt.Errorf("Leases: %d %.200s", code, body)
@@ -151,7 +152,7 @@ func refuseEverything(t *testing.T, a *annex, down *admissiontest.Webhook) {
 	rules[0].Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}
 	admissiontest.Validate(t, a.kubernetes, "refuses-validating", admissionregistrationv1.ValidatingWebhook{ClientConfig: down.ByURL("/"), Rules: rules})
 	admissiontest.Mutate(t, a.kubernetes, "refuses-mutating", admissionregistrationv1.MutatingWebhook{ClientConfig: down.ByURL("/"), Rules: rules})
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		return notRefused(a.configMap(t, "not-yet"), http.StatusInternalServerError, "failed calling webhook")
 	})
 }
@@ -174,7 +175,7 @@ func wantControllers(t *testing.T, a *annex, namespace string) {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		_, err := a.kubernetes.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kube-annex/annex/server/up"
+	"github.com/kube-annex/annex/test/harness"
 )
 
 const (
@@ -124,7 +125,7 @@ func TestEmbeddedStoreIsFull(t *testing.T) {
 	}
 
 	a.begin()
-	eventually(t, full)
+	harness.Eventually(t, patience, full)
 	a.eventually(func() error {
 		if said := a.out.String(); !strings.Contains(said, "the store is full") {
 			return errors.New(said)
@@ -133,9 +134,9 @@ func TestEmbeddedStoreIsFull(t *testing.T) {
 	})
 	wantFull(t, a, l)
 	l.empty(t, a.clients)
-	eventually(t, func() error { return a.configMap(t, "after") })
+	harness.Eventually(t, patience, func() error { return a.configMap(t, "after") })
 	a.waitReady()
-	eventually(t, func() error { return a.check(t, "/healthz/etcd-space", http.StatusOK) })
+	harness.Eventually(t, patience, func() error { return a.check(t, "/healthz/etcd-space", http.StatusOK) })
 	l.check(t, a.clients)
 	a.mustHave(t, "before", "after")
 	wantControllers(t, a, "led-again")

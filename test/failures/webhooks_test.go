@@ -23,6 +23,7 @@ import (
 
 	"github.com/kube-annex/annex/server/admission/admissiontest"
 	"github.com/kube-annex/annex/server/pki"
+	"github.com/kube-annex/annex/test/harness"
 )
 
 // moody is a server of webhooks that breaks in one way after another, and works again each time.
@@ -140,13 +141,13 @@ func brokenWebhooks(t *testing.T, a *annex) {
 		m.certificate.Store(good)
 		m.say(allow)
 		for label := range labels {
-			eventually(t, func() error { return c.configMap(t, fmt.Sprintf("%s-%s", round, label), label) })
+			harness.Eventually(t, patience, func() error { return c.configMap(t, fmt.Sprintf("%s-%s", round, label), label) })
 		}
 	}
 	m.say(fail)
 	for label, policy := range labels {
 		if policy == admissionregistrationv1.Fail {
-			eventually(t, func() error {
+			harness.Eventually(t, patience, func() error {
 				return notRefused(c.configMap(t, "not-yet-"+label, label), http.StatusInternalServerError)
 			})
 		}

@@ -30,6 +30,7 @@ import (
 	"github.com/kube-annex/annex/controllers/clusterclaims/clusterid"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 	"github.com/kube-annex/annex/server/up"
+	"github.com/kube-annex/annex/test/harness"
 )
 
 // patience is how long anything may take on a machine that has much else to do. A full etcd tries to make room for a twentieth of the time,
@@ -183,26 +184,7 @@ func clientsFor(t *testing.T, config *rest.Config) *clients {
 // eventually waits until check returns nil, and else fails with what it said last.
 func (a *annex) eventually(check func() error) {
 	a.t.Helper()
-	eventually(a.t, check)
-}
-
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("still: %v", err)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	harness.Eventually(a.t, patience, check)
 }
 
 // get returns what a GET of the path is answered with.

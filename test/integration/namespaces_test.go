@@ -20,27 +20,13 @@ import (
 	"github.com/kube-annex/annex/test/harness"
 )
 
-// within asks until check returns nil, and fails with what it said last after a minute.
-func within(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for range tick.C {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute: %v", err)
-		}
-	}
-}
+// patience is how long anything may take on a busy machine.
+const patience = time.Minute
 
 // waitUntilGone returns when no namespace of that uid is left.
 func waitUntilGone(t *testing.T, client kubernetes.Interface, ns *corev1.Namespace) {
 	t.Helper()
-	within(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		current, err := client.CoreV1().Namespaces().Get(t.Context(), ns.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && current.UID != ns.UID {
 			return nil
@@ -91,7 +77,7 @@ func TestFeaturesGoWithTheirNamespace(t *testing.T) {
 	if err := server.Kubernetes.CoreV1().Namespaces().Delete(t.Context(), ns.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	within(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		list, err := server.Annex.FeaturesV1alpha1().Features(ns.Name).List(t.Context(), metav1.ListOptions{})
 		if err == nil && len(list.Items) > 0 {
 			err = fmt.Errorf("%d Features are in a namespace that is being deleted", len(list.Items))

@@ -45,7 +45,7 @@ func mayReadClaims(t *testing.T, client kubernetes.Interface, namespace string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	within(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			Groups:             []string{"system:serviceaccounts:" + namespace},
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Group: v1alpha1.GroupName, Resource: "clusterclaims"},
@@ -67,7 +67,7 @@ func TestServiceAccountLikeInACluster(t *testing.T) {
 
 	mounted := t.TempDir()
 	var authorities string
-	within(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		configMap, err := f.Kubernetes.CoreV1().ConfigMaps("team").Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
 		if err == nil {
 			authorities = configMap.Data["ca.crt"]
@@ -104,7 +104,7 @@ func TestServiceAccountLikeInACluster(t *testing.T) {
 	if _, err := f.Kubernetes.CoreV1().Secrets("team").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	within(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		filled, err := f.Kubernetes.CoreV1().Secrets("team").Get(t.Context(), "forever", metav1.GetOptions{})
 		if err == nil && len(filled.Data) != 3 {
 			err = fmt.Errorf("the secret holds %v", filled.Data)
@@ -166,7 +166,7 @@ func TestTokensAtTheExtension(t *testing.T) {
 		t.Errorf("aggregator, the account deleted: got %d, want 401", got)
 	}
 	// The extension believes the host's answer for a second here.
-	within(t, func() error {
+	harness.Eventually(t, patience, func() error {
 		if got := get(t, client, f.direct+claimsPath, header); got != http.StatusUnauthorized {
 			return fmt.Errorf("direct, the account deleted: got %d, want 401", got)
 		}

@@ -142,7 +142,7 @@ func startEvilHost(t *testing.T) *evilHost {
 		}
 	}
 	for group, want := range map[string]apiregistrationv1.ConditionStatus{"evil.example.com": "True", "turncoat.example.com": "False"} {
-		eventually(t, patience, func() error {
+		harness.Eventually(t, patience, func() error {
 			service, err := client.Get(t.Context(), "v1."+group, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -167,7 +167,7 @@ func (h *evilHost) session(t *testing.T) *session {
 func (h *evilHost) token(t *testing.T) string {
 	t.Helper()
 	var token string
-	eventually(t, patience, func() error {
+	harness.Eventually(t, patience, func() error {
 		answer, err := h.Kubernetes.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err == nil {
 			token = answer.Status.Token
@@ -309,7 +309,7 @@ func credentials(t *testing.T, h *evilHost) {
 	anybody := newSession(t, s.address, config)
 	for _, headers := range []string{"", "Connection: Authorization\n", "Connection: Upgrade\nUpgrade: websocket\n"} {
 		h.evil.headers()
-		eventually(t, patience, func() error {
+		harness.Eventually(t, patience, func() error {
 			if got := anybody.get(t, evilPath+"/raw?say=HTTP/1.1+403+Forbidden%0d%0aContent-Length:+0%0d%0a%0d%0a", "Authorization: Bearer "+token+"\n"+headers); got.code != http.StatusForbidden {
 				return fmt.Errorf("got %d", got.code)
 			}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
+	"github.com/kube-annex/annex/test/harness"
 )
 
 // bomb is a request that would cost a lot where nothing stops it.
@@ -229,7 +230,7 @@ func createOpenDefinition(t *testing.T, client apiextensions.Interface) {
 	if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, func() error {
+	harness.Eventually(t, patience, func() error {
 		return client.ApiextensionsV1().RESTClient().Post().AbsPath("/apis/bombs.example.com/v1/opens").
 			Body([]byte(`{"apiVersion":"bombs.example.com/v1","kind":"Open","metadata":{"name":"target"}}`)).Do(context.WithoutCancel(t.Context())).Error()
 	})

@@ -201,26 +201,6 @@ func (s *session) post(t *testing.T, target, contentType, headers, body string) 
 	return got
 }
 
-// eventually waits until check returns nil, and else fails with what it said last.
-func eventually(t *testing.T, within time.Duration, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("still after %s: %v", within, err)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
 // silence opens a connection on which nothing is said, not even a greeting.
 func silence(t *testing.T, address string) (connection net.Conn, end func()) {
 	t.Helper()

@@ -126,7 +126,7 @@ func migrateSecrets(t *testing.T, kube kubernetes.Interface) {
 	if _, err := all.Create(t.Context(), migration, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, func() error {
+	harness.Eventually(t, patience, func() error {
 		migration, err := all.Get(t.Context(), "secrets", metav1.GetOptions{})
 		if err != nil {
 			return err

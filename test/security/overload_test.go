@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
+
+	"github.com/kube-annex/annex/test/harness"
 )
 
 // aside is how long others may have to wait while somebody holds all the places of their priority level: a body has to come within five
@@ -51,7 +53,7 @@ func TestOverload(t *testing.T) {
 					}
 				}
 			}
-			eventually(t, patience, func() error {
+			harness.Eventually(t, patience, func() error {
 				refused := 0
 				for _, f := range all {
 					refused += f.answered()["429"]

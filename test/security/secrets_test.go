@@ -23,6 +23,7 @@ import (
 
 	"github.com/kube-annex/annex/server/admission/admissiontest"
 	"github.com/kube-annex/annex/server/pki"
+	"github.com/kube-annex/annex/test/harness"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
@@ -71,7 +72,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 	if _, err := secrets.Create(t.Context(), legacy, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, func() error {
+	harness.Eventually(t, patience, func() error {
 		filled, err := secrets.Get(t.Context(), "legacy", metav1.GetOptions{})
 		if err == nil && len(filled.Data["token"]) == 0 {
 			err = fmt.Errorf("it has no token yet")
@@ -108,7 +109,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 	if err := kube.CoreV1().Namespaces().Delete(t.Context(), "secrets", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, func() error {
+	harness.Eventually(t, patience, func() error {
 		if _, err := kube.CoreV1().Namespaces().Get(t.Context(), "secrets", metav1.GetOptions{}); err == nil {
 			return fmt.Errorf("the namespace is still there")
 		}
@@ -222,7 +223,7 @@ func TestAuditRecordsOnce(t *testing.T) {
 			t.Errorf("%s: got %d, want 403", id, got.code)
 		}
 		var lines []string
-		eventually(t, patience, func() error {
+		harness.Eventually(t, patience, func() error {
 			log, err := os.ReadFile(filepath.Join(careless.dataDir, "audit.log"))
 			if err != nil {
 				return err

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/kube-annex/annex/test/cluster"
 )
 
 // tokens makes accounts with tokens, deletes a part of the accounts, and makes some anew. It also takes away what each namespace has.
@@ -95,7 +97,7 @@ func isFilled(secret *unstructured.Unstructured) error {
 }
 
 func (s *story) filled(ctx context.Context, secret *unstructured.Unstructured) error {
-	return poll(ctx, patience, func(ctx context.Context) error {
+	return cluster.Poll(ctx, patience, requestTimeout, func(ctx context.Context) error {
 		now, err := s.get(ctx, secrets, secret.GetNamespace(), secret.GetName())
 		if err != nil {
 			return err
@@ -113,7 +115,7 @@ func (s *story) disturb(ctx context.Context, namespace string) error {
 		schema.GroupVersionResource
 		name string
 	}{{accounts, "default"}, {configMaps, "kube-root-ca.crt"}} {
-		err := poll(ctx, patience, func(ctx context.Context) error {
+		err := cluster.Poll(ctx, patience, requestTimeout, func(ctx context.Context) error {
 			obj, err := s.get(ctx, of.GroupVersionResource, namespace, of.name)
 			if err != nil {
 				return err
@@ -125,7 +127,7 @@ func (s *story) disturb(ctx context.Context, namespace string) error {
 		}
 		s.pause(ctx)
 	}
-	return poll(ctx, patience, func(ctx context.Context) error {
+	return cluster.Poll(ctx, patience, requestTimeout, func(ctx context.Context) error {
 		_, err := s.patch(ctx, configMaps, namespace, "kube-root-ca.crt", `{"data":{"ca.crt":"nobody"}}`)
 		return err
 	})

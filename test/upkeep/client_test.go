@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/kube-annex/annex/test/cluster"
 )
 
 const (
@@ -76,7 +78,7 @@ func (q *requests) until(ctx context.Context, do func(context.Context, dynamic.I
 		if ctx.Err() != nil || time.Now().After(deadline) {
 			return unsure, fmt.Errorf("nobody has answered within %s: %w", patience, err)
 		}
-		pause(ctx, 30*time.Millisecond)
+		cluster.Pause(ctx, 30*time.Millisecond)
 	}
 }
 
@@ -212,7 +214,7 @@ func (q *requests) patch(ctx context.Context, of schema.GroupVersionResource, na
 // everywhere asks each replica, those that are away once they are back, until it has no objection.
 func (q *requests) everywhere(ctx context.Context, ask func(context.Context, dynamic.Interface) error) error {
 	for _, r := range q.replicas {
-		err := poll(ctx, patience, func(ctx context.Context) error {
+		err := cluster.Poll(ctx, patience, requestTimeout, func(ctx context.Context) error {
 			ready := r.ready.Load()
 			if ready == nil {
 				return fmt.Errorf("%s is not ready", r.name)
@@ -224,33 +226,4 @@ func (q *requests) everywhere(ctx context.Context, ask func(context.Context, dyn
 		}
 	}
 	return nil
-}
-
-// poll asks until there is no error, and returns the last one when time is up.
-func poll(ctx context.Context, limit time.Duration, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	last := errors.New("not asked yet")
-	for {
-		attempt, cancelAttempt := context.WithTimeout(ctx, requestTimeout)
-		err := ask(attempt)
-		cancelAttempt()
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return fmt.Errorf("%w, for %s", last, limit)
-		}
-		last = err
-		pause(ctx, 30*time.Millisecond)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

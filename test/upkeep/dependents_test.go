@@ -15,6 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kube-annex/annex/test/cluster"
 )
 
 // collectionLimit is how long ten thousand dependents may take.
@@ -40,7 +42,7 @@ func TestManyDependents(t *testing.T) {
 		if err := q.remove(t.Context(), configMaps, owner, policy); err != nil {
 			t.Fatal(err)
 		}
-		if err := poll(t.Context(), 3*collectionLimit, func(ctx context.Context) error { return w.without(ctx, owner) }); err != nil {
+		if err := cluster.Poll(t.Context(), 3*collectionLimit, requestTimeout, func(ctx context.Context) error { return w.without(ctx, owner) }); err != nil {
 			t.Fatalf("%s: %v", policy, err)
 		}
 		took := time.Since(began)

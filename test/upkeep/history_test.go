@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/kube-annex/annex/test/cluster"
 )
 
 // clock is how moments are told.
@@ -47,34 +49,20 @@ func newHistory(d *decoder) *history {
 
 // follow goes on from a revision until the context ends. Members of etcd may be away in between.
 func (h *history) follow(ctx context.Context, client *clientv3.Client) error {
-	for ctx.Err() == nil {
-		if err := h.watch(ctx, client); err != nil && ctx.Err() == nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (h *history) watch(ctx context.Context, client *clientv3.Client) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	h.mu.Lock()
-	next := h.reached + 1
-	h.mu.Unlock()
-	for response := range client.Watch(clientv3.WithRequireLeader(ctx), "/", clientv3.WithPrefix(), clientv3.WithRev(next)) {
-		if response.CompactRevision > 0 {
-			return fmt.Errorf("revision %d was compacted before it was seen", next)
-		}
-		if response.Err() != nil {
-			return nil //nolint:nilerr // the next watch goes on from where this one was
-		}
-		for _, event := range response.Events {
+	return cluster.Follow(ctx, client, h.revision, func(events []*clientv3.Event) error {
+		for _, event := range events {
 			if err := h.take(event); err != nil {
 				return fmt.Errorf("revision %d, %s: %w", event.Kv.ModRevision, event.Kv.Key, err)
 			}
 		}
-	}
-	return nil
+		return nil
+	})
+}
+
+func (h *history) revision() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reached
 }
 
 // take looks at one change. Rules hold after each of those that a transaction makes.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kube-annex/annex/test/cluster"
 )
 
 const (
@@ -82,7 +84,7 @@ func (p *proof) prepare(ctx context.Context) error {
 		return err
 	}
 	p.ledger.keepIf(namespaces, begun, nil)
-	err = poll(ctx, settleLimit, func(ctx context.Context) error {
+	err = cluster.Poll(ctx, settleLimit, requestTimeout, func(ctx context.Context) error {
 		now, err := p.look(ctx, p.decoder)
 		if err != nil {
 			return err
@@ -175,13 +177,13 @@ func (p *proof) kill(ctx context.Context, random *rand.Rand) error {
 		victim.kill()
 		p.kills++
 	}
-	pause(ctx, time.Duration(random.Int64N(int64(500*time.Millisecond))))
+	cluster.Pause(ctx, time.Duration(random.Int64N(int64(500*time.Millisecond))))
 	if random.IntN(100) < 20 {
 		// It has hardly begun.
 		if err := victims[0].launch(); err != nil {
 			return err
 		}
-		pause(ctx, time.Duration(random.Int64N(int64(time.Second))))
+		cluster.Pause(ctx, time.Duration(random.Int64N(int64(time.Second))))
 		victims[0].kill()
 		p.kills++
 	}
@@ -198,7 +200,7 @@ func (p *proof) await(ctx context.Context, limit, moment time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-p.urge:
-		pause(ctx, moment)
+		cluster.Pause(ctx, moment)
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -260,7 +262,7 @@ func (p *proof) end(ctx context.Context, stories []*telling, random *rand.Rand) 
 
 // settle waits until everything is as it should be, and then looks at what has been on the way there.
 func (p *proof) settle(ctx context.Context) error {
-	err := poll(ctx, settleLimit, func(ctx context.Context) error {
+	err := cluster.Poll(ctx, settleLimit, requestTimeout, func(ctx context.Context) error {
 		now, err := p.look(ctx, p.decoder)
 		if err != nil {
 			return err

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/kube-annex/annex/test/cluster"
 )
 
 const (
@@ -104,7 +106,7 @@ func (s *story) beside() *requests {
 func (s *story) chance(percent int) bool { return s.random.IntN(100) < percent }
 
 func (s *story) pause(ctx context.Context) {
-	pause(ctx, time.Duration(s.random.Int64N(int64(longestPause))))
+	cluster.Pause(ctx, time.Duration(s.random.Int64N(int64(longestPause))))
 }
 
 func (s *story) later(of schema.GroupVersionResource, obj *unstructured.Unstructured) {

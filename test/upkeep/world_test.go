@@ -225,7 +225,7 @@ func (r *replica) deaths() []string {
 // waitReady waits until the replica serves, after which clients may use it.
 func (r *replica) waitReady(ctx context.Context) error {
 	var ready *client
-	err := poll(ctx, startTimeout, func(ctx context.Context) (err error) {
+	err := cluster.Poll(ctx, startTimeout, requestTimeout, func(ctx context.Context) (err error) {
 		if ready == nil {
 			if ready, err = r.connect(); err != nil {
 				return err
@@ -281,7 +281,7 @@ func (r *replica) leads(ctx context.Context) (bool, error) {
 
 // waitLeader returns when a replica leads, or time is up.
 func (w *world) waitLeader(ctx context.Context, limit time.Duration) {
-	_ = poll(ctx, limit, func(ctx context.Context) error {
+	_ = cluster.Poll(ctx, limit, requestTimeout, func(ctx context.Context) error {
 		if w.leader(ctx) == nil {
 			return errors.New("nobody leads")
 		}

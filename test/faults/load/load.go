@@ -17,6 +17,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/kube-annex/annex/test/cluster"
 )
 
 const (
@@ -234,7 +236,7 @@ func (l *Load) until(within time.Duration, look func() string) string {
 		if said == "" || time.Now().After(deadline) {
 			return said
 		}
-		pause(context.Background(), pollEvery)
+		cluster.Pause(context.Background(), pollEvery)
 	}
 }
 
@@ -293,7 +295,7 @@ func (c *client) insist(ctx context.Context, next func(attempt int) operation) (
 			return o, fmt.Errorf("%s for %s: %w", o.verb, patience, o.err)
 		}
 		c.at++
-		pause(ctx, 5*pollEvery)
+		cluster.Pause(ctx, 5*pollEvery)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/kube-annex/annex/test/cluster"
 )
 
 const (
@@ -103,7 +105,7 @@ func (l *Load) settled(t testing.TB) map[string]int {
 	counts := l.countGoroutines(t)
 	deadline, since := time.Now().Add(starting), time.Now()
 	for len(counts) > 0 && time.Since(since) < quiet && time.Now().Before(deadline) {
-		pause(t.Context(), quiet/10)
+		cluster.Pause(t.Context(), quiet/10)
 		for name, number := range l.countGoroutines(t) {
 			if number > counts[name] {
 				counts[name], since = number, time.Now()
@@ -141,7 +143,7 @@ func (l *Load) grown(t testing.TB) (grown []string) {
 				grown = append(grown, fmt.Sprintf("%s has %d goroutines %s after the load (%v); before it had %d", name, number, l.settle, err, l.before[name]))
 				break
 			}
-			pause(t.Context(), 500*time.Millisecond)
+			cluster.Pause(t.Context(), 500*time.Millisecond)
 		}
 	}
 	return grown

@@ -16,6 +16,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kube-annex/annex/test/cluster"
 )
 
 // watcher lists and watches, as an informer does.
@@ -62,7 +64,7 @@ func (w *watcher) run(ctx context.Context, random *rand.Rand) {
 		}
 		if err != nil {
 			w.at++
-			pause(ctx, 20*time.Millisecond+time.Duration(random.IntN(60))*time.Millisecond)
+			cluster.Pause(ctx, 20*time.Millisecond+time.Duration(random.IntN(60))*time.Millisecond)
 		}
 	}
 }
@@ -172,13 +174,4 @@ func (w *watcher) refused(err error) error {
 		return fmt.Errorf("%w: %w", errGone, err)
 	}
 	return fmt.Errorf("watch: %w", err)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kube-annex/annex/apis/fencing"
+	"github.com/kube-annex/annex/test/cluster"
 )
 
 const (
@@ -74,32 +75,10 @@ func (h *History) Follow(ctx context.Context, socket string) error {
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	for next := int64(1); ctx.Err() == nil; next = h.Revision() + 1 {
-		if err := h.follow(ctx, client, next); err != nil && ctx.Err() == nil {
-			return err
-		}
-	}
-	return nil
+	return cluster.Follow(ctx, client, h.Revision, h.take)
 }
 
-func (h *History) follow(ctx context.Context, client *clientv3.Client, next int64) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for response := range client.Watch(clientv3.WithRequireLeader(ctx), "/", clientv3.WithPrefix(), clientv3.WithRev(next)) {
-		if response.CompactRevision > 0 {
-			return fmt.Errorf("revision %d was compacted before it was seen", next)
-		}
-		if response.Err() != nil {
-			return nil //nolint:nilerr // the next watch goes on from where this one was
-		}
-		if err := h.take(response.Events); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// take goes through whole revisions: etcd does not spread one over two responses.
+// take goes through whole revisions.
 func (h *History) take(events []*clientv3.Event) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

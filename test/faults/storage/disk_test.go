@@ -47,7 +47,7 @@ func annexTestDisk() (full bool, slow time.Duration) {
 
 func annexTestSync() {
 	_, slow := annexTestDisk()
-	time.Sleep(slow)
+	<-time.After(slow)
 }
 
 func annexTestSpace() error {

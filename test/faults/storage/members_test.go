@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-annex/annex/test/cluster"
 	"github.com/kube-annex/annex/test/faults/load"
 )
 
@@ -86,9 +87,9 @@ func quorumLost(t *testing.T, r row, store *etcd, l *load.Load) {
 		for _, m := range gone {
 			m.kill()
 		}
-		pause(t.Context(), 200*time.Millisecond)
+		cluster.Pause(t.Context(), 200*time.Millisecond)
 		before := l.Writes()
-		pause(t.Context(), time.Duration(times(1, 30))*time.Second)
+		cluster.Pause(t.Context(), time.Duration(times(1, 30))*time.Second)
 		if meanwhile := l.Writes() - before; meanwhile > 0 {
 			t.Errorf("%d writes were acknowledged by one member of three", meanwhile)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-annex/annex/test/cluster"
 	"github.com/kube-annex/annex/test/faults/load"
 )
 
@@ -19,7 +20,7 @@ func TestKilledInMidWrite(t *testing.T) {
 	var slowest time.Duration
 	for range times(10, 200) {
 		l.WaitFor(t, 20)
-		pause(t.Context(), time.Duration(r.random.IntN(200))*time.Millisecond)
+		cluster.Pause(t.Context(), time.Duration(r.random.IntN(200))*time.Millisecond)
 		s.kill()
 		s.start(t)
 		slowest = max(slowest, l.Recovered(t, recovery))

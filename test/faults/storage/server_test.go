@@ -264,30 +264,8 @@ func freePort(t testing.TB) int {
 // poll asks until there is no error.
 func poll(t testing.TB, within time.Duration, what string, ask func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	last := errors.New("not asked yet")
-	for {
-		attempt, cancelAttempt := context.WithTimeout(ctx, 2*time.Second)
-		err := ask(attempt)
-		cancelAttempt()
-		switch {
-		case err == nil:
-			return
-		case ctx.Err() != nil:
-			t.Fatalf("%s after %s: %v", what, within, last)
-		}
-		last = err
-		pause(ctx, 20*time.Millisecond)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if err := cluster.Poll(t.Context(), within, 2*time.Second, ask); err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }
 
