@@ -22,7 +22,7 @@ func unhurried(p *plan) { p.options.Timings = leadership.NewOptions().Timings }
 
 func TestAReleaseNamesTheTermAndFollowersTakeItAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s, stalls := newStage(t), newStalls(t)
 	leader := s.candidate("0", unhurried)
 	s.await(soon, "start", "0", 1)
 	for i := 1; i <= 5; i++ {
@@ -36,7 +36,7 @@ func TestAReleaseNamesTheTermAndFollowersTakeItAtOnce(t *testing.T) {
 		leader.stop()
 		began := s.await(soon, "start", who, 1)
 		stopped := s.all("stop", "")
-		within(t, "the hand-over", began.at.Sub(stopped[len(stopped)-1].at), 0, leadership.DefaultRetryPeriod/2)
+		within(t, "the hand-over", began.at.Sub(stopped[len(stopped)-1].at), 0, stalls.latest(leadership.DefaultRetryPeriod/2))
 		leader = follower
 	}
 	before := s.get()
@@ -128,13 +128,13 @@ func TestARestartTakesItsOwnLeaseAtOnce(t *testing.T) {
 	}{"the same owner": {owner: "disk1", atOnce: true}, "another owner": {owner: "disk2"}, "no owner": {}, "a longer owner": {owner: "disk"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
+			s, stalls := newStage(t), newStalls(t)
 			s.hold("host_disk1.abcdefghij_3", quick.LeaseDuration)
 			held := time.Now()
 			s.candidate("a", func(p *plan) { p.options.Owner = tc.owner })
 			began := s.await(quick.LeaseDuration+soon, "start", "a", 1)
 			if tc.atOnce {
-				within(t, "retaking", began.at.Sub(held), 0, quick.LeaseDuration/2)
+				within(t, "retaking", began.at.Sub(held), 0, stalls.latest(quick.LeaseDuration/2))
 			} else {
 				within(t, "taking", began.at.Sub(held), quick.LeaseDuration-100*time.Millisecond, quick.LeaseDuration+late)
 			}
