@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/controllers/remoteservers"
 	"github.com/kube-annex/annex/server/controlplane/serviceaccounts"
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/openapi"
@@ -33,7 +33,7 @@ type Server struct {
 	// tokens are those of service accounts, once the chain is built; nil where there are none.
 	tokens *serviceaccounts.Tokens
 	// servers are those behind remote APIServices, once the chain is built.
-	servers availability.Servers
+	servers remoteservers.Servers
 	// rootCA reads the authorities that the server is known by; nil where they are not published.
 	rootCA func() ([]byte, error)
 }

@@ -23,7 +23,7 @@ import (
 	apiservicerest "k8s.io/kube-aggregator/pkg/registry/apiservice/rest"
 	"k8s.io/kube-openapi/pkg/common"
 
-	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/controllers/remoteservers"
 	"github.com/kube-annex/annex/server/controlplane/remoteopenapi"
 )
 
@@ -42,7 +42,7 @@ const (
 type Config struct {
 	Generic *genericapiserver.RecommendedConfig
 	// Servers finds the servers behind remote APIServices.
-	Servers availability.Servers
+	Servers remoteservers.Servers
 }
 
 // Aggregator is the server.

@@ -21,7 +21,7 @@ import (
 
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/controllers/remoteservers"
 )
 
 const (
@@ -87,7 +87,7 @@ func stale(version metav1.GroupVersion, known *discovered) apidiscoveryv2.APIVer
 
 // discoverAll asks for everything at once. It returns whether the server is from before that could be asked.
 func (f *follower) discoverAll(ctx context.Context, service *apiregistrationv1.APIService, known *discovered) (legacy bool, err error) {
-	answer, err := f.all.servers.Ask(ctx, service, availability.Question{
+	answer, err := f.all.servers.Ask(ctx, service, remoteservers.Question{
 		Path: "/apis", User: "system:kube-aggregator", Groups: []string{user.SystemPrivilegedGroup},
 		Accept: discovery.AcceptV2, Etag: known.etag, Limit: maxDiscovery,
 	})
@@ -139,7 +139,7 @@ func (f *follower) discoverOne(ctx context.Context, service *apiregistrationv1.A
 	if version.Group == "" {
 		path += "/" + version.Version
 	}
-	answer, err := f.all.servers.Ask(ctx, service, availability.Question{
+	answer, err := f.all.servers.Ask(ctx, service, remoteservers.Question{
 		Path: path, User: "system:kube-aggregator", Groups: []string{user.SystemPrivilegedGroup}, Accept: runtime.ContentTypeJSON, Limit: maxDiscovery,
 	})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"k8s.io/kube-openapi/pkg/cached"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
-	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/controllers/remoteservers"
 )
 
 const (
@@ -158,7 +158,7 @@ func (f *follower) readDocument(ctx context.Context, etag *string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, documentPatience)
 	defer cancel()
-	answer, err := f.all.servers.Ask(ctx, services[0], availability.Question{
+	answer, err := f.all.servers.Ask(ctx, services[0], remoteservers.Question{
 		Path: "/openapi/v2", User: "system:aggregator", Accept: "application/json", Etag: *etag, Limit: maxDocument,
 	})
 	switch {

@@ -16,7 +16,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 
-	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/controllers/remoteservers"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 
 // followers keep what servers have in discovery and OpenAPI.
 type followers struct {
-	servers   availability.Servers
+	servers   remoteservers.Servers
 	discovery aggregated.ResourceManager
 	documents *documents
 
@@ -55,7 +55,7 @@ type follower struct {
 	first chan struct{}
 }
 
-func newFollowers(servers availability.Servers, discovery aggregated.ResourceManager) *followers {
+func newFollowers(servers remoteservers.Servers, discovery aggregated.ResourceManager) *followers {
 	return &followers{
 		servers: servers, discovery: discovery, documents: newDocuments(),
 		services: map[string]*apiregistrationv1.APIService{}, byServer: map[string]*follower{},
@@ -74,7 +74,7 @@ func (f *followers) update(old, service *apiregistrationv1.APIService) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known := f.services[service.Name]
-	if known != nil && (service.Spec.Service == nil || availability.ServerOf(known) != availability.ServerOf(service)) {
+	if known != nil && (service.Spec.Service == nil || remoteservers.Of(known) != remoteservers.Of(service)) {
 		f.forget(known)
 		known = nil
 	}
@@ -88,7 +88,7 @@ func (f *followers) update(old, service *apiregistrationv1.APIService) {
 		f.discovery.AddGroupVersion(service.Spec.Group, stale(versionOf(service), nil))
 	}
 	f.documents.add(service)
-	server := availability.ServerOf(service)
+	server := remoteservers.Of(service)
 	one := f.byServer[server]
 	if one == nil {
 		one = &follower{
@@ -116,9 +116,9 @@ func (f *followers) forget(service *apiregistrationv1.APIService) {
 	delete(f.services, service.Name)
 	f.discovery.RemoveGroupVersion(versionOf(service))
 	f.documents.remove(service)
-	server := availability.ServerOf(service)
+	server := remoteservers.Of(service)
 	for _, other := range f.services {
-		if availability.ServerOf(other) == server {
+		if remoteservers.Of(other) == server {
 			return
 		}
 	}
@@ -134,7 +134,7 @@ func (f *followers) of(server string) []*apiregistrationv1.APIService {
 	defer f.mu.Unlock()
 	var found []*apiregistrationv1.APIService
 	for _, service := range f.services {
-		if availability.ServerOf(service) == server {
+		if remoteservers.Of(service) == server {
 			found = append(found, service)
 		}
 	}
@@ -146,7 +146,7 @@ func (f *followers) of(server string) []*apiregistrationv1.APIService {
 func (f *followers) publish(service *apiregistrationv1.APIService, server string, do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := f.services[service.Name]; now != nil && availability.ServerOf(now) == server {
+	if now := f.services[service.Name]; now != nil && remoteservers.Of(now) == server {
 		do()
 	}
 }
@@ -182,7 +182,7 @@ func (f *followers) waitForFirst(ctx context.Context) {
 	var waiting []*follower
 	for _, service := range f.services {
 		if helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available) {
-			waiting = append(waiting, f.byServer[availability.ServerOf(service)])
+			waiting = append(waiting, f.byServer[remoteservers.Of(service)])
 		}
 	}
 	f.mu.Unlock()

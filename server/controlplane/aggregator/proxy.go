@@ -32,7 +32,7 @@ import (
 	"k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	"k8s.io/streaming/pkg/httpstream"
 
-	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/controllers/remoteservers"
 )
 
 // filterFirst is how long the filter of deadlines gets to answer by itself.
@@ -43,7 +43,7 @@ const component = "aggregator"
 
 // proxy passes requests on to the servers behind remote APIServices.
 type proxy struct {
-	servers availability.Servers
+	servers remoteservers.Servers
 	tracer  trace.TracerProvider
 	// timeout is for how long a server may leave a long request without the beginning of an answer. Other requests end anyway.
 	timeout time.Duration

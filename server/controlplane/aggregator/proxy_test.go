@@ -19,7 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/controllers/remoteservers"
 )
 
 const things = "/apis/things.example.com/v1/things"
@@ -49,7 +49,7 @@ func front(t *testing.T, server http.HandlerFunc, timeout time.Duration, service
 	backend := httptest.NewTLSServer(server)
 	t.Cleanup(backend.Close)
 	t.Cleanup(backend.CloseClientConnections)
-	p := &proxy{servers: availability.Servers{Resolver: at(backend.URL)}, tracer: noop.NewTracerProvider(), timeout: timeout}
+	p := &proxy{servers: remoteservers.Servers{Resolver: at(backend.URL)}, tracer: noop.NewTracerProvider(), timeout: timeout}
 	way := &way{}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := request.WithUser(r.Context(), &user.DefaultInfo{Name: "carol", UID: "1", Groups: []string{"team"}})
@@ -163,7 +163,7 @@ func TestAWatchOutlivesThePatience(t *testing.T) {
 func TestTheWayIsFoundAnew(t *testing.T) {
 	t.Parallel()
 	cert := []byte(nil)
-	p := &proxy{servers: availability.Servers{ClientCertificate: func() ([]byte, []byte) { return cert, cert }}}
+	p := &proxy{servers: remoteservers.Servers{ClientCertificate: func() ([]byte, []byte) { return cert, cert }}}
 	service, way := serviceOf(), &way{}
 	first, err := p.transport(service, way)
 	if err != nil {

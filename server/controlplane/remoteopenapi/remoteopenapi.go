@@ -31,14 +31,14 @@ import (
 	listers "k8s.io/kube-aggregator/pkg/client/listers/apiregistration/v1"
 	"k8s.io/kube-openapi/pkg/handler3"
 
-	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/controllers/remoteservers"
 )
 
 const rootPath = "/openapi/v3"
 
 // Documents serves the documents of remote servers.
 type Documents struct {
-	servers availability.Servers
+	servers remoteservers.Servers
 	lister  listers.APIServiceLister
 	// ctx is for questions, which others than who has them asked may wait for; running are those under way.
 	ctx     context.Context //nolint:containedctx // see above
@@ -50,7 +50,7 @@ type Documents struct {
 }
 
 // New returns the documents of the servers behind the APIServices of the lister.
-func New(servers availability.Servers, lister listers.APIServiceLister) *Documents {
+func New(servers remoteservers.Servers, lister listers.APIServiceLister) *Documents {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Documents{servers: servers, lister: lister, ctx: ctx, stop: stop, roots: map[string]*root{}}
 }
@@ -97,7 +97,7 @@ func (d *Documents) Overlay(ctx context.Context, paths map[string]handler3.OpenA
 		if !isRemote(service) {
 			continue
 		}
-		used[availability.ServerOf(service)] = true
+		used[remoteservers.Of(service)] = true
 		asking.Go(func() { found[i] = d.read(ctx, d.rootOf(service), service, freshFor) })
 	}
 	asking.Wait()
@@ -170,7 +170,7 @@ func keeperOf(group string, services []*apiregistrationv1.APIService) (keeper *a
 func (d *Documents) rootOf(service *apiregistrationv1.APIService) *root {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	server := availability.ServerOf(service)
+	server := remoteservers.Of(service)
 	if d.roots[server] == nil {
 		d.roots[server] = &root{}
 	}

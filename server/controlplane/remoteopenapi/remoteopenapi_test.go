@@ -25,7 +25,7 @@ import (
 	listers "k8s.io/kube-aggregator/pkg/client/listers/apiregistration/v1"
 	"k8s.io/kube-openapi/pkg/handler3"
 
-	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/controllers/remoteservers"
 	"github.com/kube-annex/annex/server/controlplane/remoteopenapi"
 )
 
@@ -108,7 +108,7 @@ func front(r *remote, services ...*apiregistrationv1.APIService) http.Handler {
 	for _, service := range services {
 		_ = indexer.Add(service)
 	}
-	return served(remoteopenapi.New(availability.Servers{Resolver: r}, listers.NewAPIServiceLister(indexer)))
+	return served(remoteopenapi.New(remoteservers.Servers{Resolver: r}, listers.NewAPIServiceLister(indexer)))
 }
 
 // served serves documents as an aggregator does that has some of its own.
@@ -314,7 +314,7 @@ func TestUsersAreNotSentElsewhere(t *testing.T) {
 	defer elsewhere.Close()
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	_ = indexer.Add(service("v1.things.example.com", apiregistrationv1.ConditionTrue))
-	got := ask(t, served(remoteopenapi.New(availability.Servers{Resolver: elsewhere}, listers.NewAPIServiceLister(indexer))), document+"?hash=x")
+	got := ask(t, served(remoteopenapi.New(remoteservers.Servers{Resolver: elsewhere}, listers.NewAPIServiceLister(indexer))), document+"?hash=x")
 	if got.Code != http.StatusServiceUnavailable || got.Header().Get("Location") != "" {
 		t.Errorf("got %d %v", got.Code, got.Header())
 	}

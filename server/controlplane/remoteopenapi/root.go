@@ -15,7 +15,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-openapi/pkg/handler3"
 
-	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/controllers/remoteservers"
 )
 
 const (
@@ -94,8 +94,8 @@ func (d *Documents) ask(logger klog.Logger, r *root, service *apiregistrationv1.
 	r.urls = urls
 }
 
-func list(ctx context.Context, servers availability.Servers, service *apiregistrationv1.APIService) (map[string]string, error) {
-	answer, err := servers.Ask(ctx, service, availability.Question{Path: rootPath, User: asker, Limit: maxRoot})
+func list(ctx context.Context, servers remoteservers.Servers, service *apiregistrationv1.APIService) (map[string]string, error) {
+	answer, err := servers.Ask(ctx, service, remoteservers.Question{Path: rootPath, User: asker, Limit: maxRoot})
 	if err != nil {
 		return nil, err
 	}

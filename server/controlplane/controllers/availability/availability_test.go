@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/controllers/remoteservers"
 )
 
 // dropping resets connections once it has read something, so that each attempt fails with the addresses of its own.
@@ -67,7 +68,7 @@ func TestOneReasonIsWrittenOnce(t *testing.T) {
 		Spec:       apiregistrationv1.APIServiceSpec{Group: "local.example.com", Version: "v1"},
 	})
 	factory := informers.NewSharedInformerFactory(client, 0)
-	controller := availability.New(factory.Apiregistration().V1().APIServices(), client.ApiregistrationV1(), availability.Servers{Resolver: server})
+	controller := availability.New(factory.Apiregistration().V1().APIServices(), client.ApiregistrationV1(), remoteservers.Servers{Resolver: server})
 	ctx, cancel := context.WithCancel(t.Context())
 	factory.Start(ctx.Done())
 	running.Go(func() {

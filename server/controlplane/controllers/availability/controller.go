@@ -12,7 +12,6 @@ package availability
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"sync"
 	"time"
 
@@ -27,6 +26,8 @@ import (
 	apiregistrationclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 	informers "k8s.io/kube-aggregator/pkg/client/informers/externalversions/apiregistration/v1"
 	listers "k8s.io/kube-aggregator/pkg/client/listers/apiregistration/v1"
+
+	"github.com/kube-annex/annex/server/controlplane/controllers/remoteservers"
 )
 
 const (
@@ -36,11 +37,6 @@ const (
 	firstRetry = 25 * time.Millisecond
 	lastRetry  = 5 * time.Second
 )
-
-// Resolver finds the address of a service.
-type Resolver interface {
-	ResolveEndpoint(namespace, name string, port int32) (*url.URL, error)
-}
 
 // Controller sets Available on remote APIServices.
 type Controller struct {
@@ -52,7 +48,7 @@ type Controller struct {
 
 // New returns a controller that follows the informer, which others start. Its handlers are on the informer only while it runs,
 // since their queue has goroutines of its own. The servers are reached as the aggregator reaches them.
-func New(informer informers.APIServiceInformer, client apiregistrationclient.APIServicesGetter, servers Servers) *Controller {
+func New(informer informers.APIServiceInformer, client apiregistrationclient.APIServicesGetter, servers remoteservers.Servers) *Controller {
 	return &Controller{
 		informer: informer.Informer(), lister: informer.Lister(), client: client,
 		probe: probe{servers},

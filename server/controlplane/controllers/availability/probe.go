@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/kube-annex/annex/server/controlplane/controllers/remoteservers"
 )
 
 const (
@@ -27,7 +29,7 @@ const (
 
 // probe asks servers for the discovery document of their version.
 type probe struct {
-	Servers
+	remoteservers.Servers
 }
 
 // ask returns nil if the APIService's server answers, and else an error that is the same as long as the reason is.
@@ -36,14 +38,10 @@ func (p probe) ask(ctx context.Context, service *apiregistrationv1.APIService) e
 	if err != nil {
 		return err
 	}
-	roundTripper, err := p.Transport(service)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	// The group is allowed everything everywhere: whether the server answers is not a question of rights.
-	response, err := send(ctx, roundTripper, target.String(), Question{User: asker, Groups: []string{user.SystemPrivilegedGroup}})
+	response, err := p.Begin(ctx, service, target.String(), remoteservers.Question{User: asker, Groups: []string{user.SystemPrivilegedGroup}})
 	if err != nil {
 		return fmt.Errorf("failing or missing response from %s: %w", target.String(), stable(err))
 	}

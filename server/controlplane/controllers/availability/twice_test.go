@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kube-annex/annex/server/controlplane/controllers/availability"
+	"github.com/kube-annex/annex/server/controlplane/controllers/remoteservers"
 )
 
 // at is where a server is.
@@ -57,7 +58,7 @@ func TestAFirstFailureDecidesNothing(t *testing.T) {
 				}}},
 			})
 			factory := informers.NewSharedInformerFactory(client, 0)
-			controller := availability.New(factory.Apiregistration().V1().APIServices(), client.ApiregistrationV1(), availability.Servers{Resolver: at(server.URL)})
+			controller := availability.New(factory.Apiregistration().V1().APIServices(), client.ApiregistrationV1(), remoteservers.Servers{Resolver: at(server.URL)})
 			ctx, cancel := context.WithCancel(t.Context())
 			factory.Start(ctx.Done())
 			var running sync.WaitGroup

@@ -1,7 +1,10 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package availability
+// Package remoteservers reaches the servers behind remote APIServices: where they are, with what transport, and with which certificate.
+// The aggregator's proxy, its followers and the probes of availability all reach them in this way, so that what a probe finds is what users
+// will.
+package remoteservers
 
 import (
 	"fmt"
@@ -13,15 +16,20 @@ import (
 	"k8s.io/kube-aggregator/pkg/controllers/status/remote"
 )
 
-// Servers reaches the servers behind remote APIServices as the aggregator does.
+// Resolver finds the address of a service.
+type Resolver interface {
+	ResolveEndpoint(namespace, name string, port int32) (*url.URL, error)
+}
+
+// Servers are all servers behind remote APIServices.
 type Servers struct {
 	Resolver Resolver
-	// ClientCertificate returns what Certificate does; nil if servers are shown none.
+	// ClientCertificate returns what Certificate does; nil if servers are shown nothing.
 	ClientCertificate func() (cert, key []byte)
 }
 
-// ServerOf is the same for APIServices that have the same server.
-func ServerOf(service *apiregistrationv1.APIService) string {
+// Of names the server of a remote APIService. It is the same for APIServices that have the same server.
+func Of(service *apiregistrationv1.APIService) string {
 	reference := service.Spec.Service
 	return fmt.Sprintf("%s/%s:%d %t %s", reference.Namespace, reference.Name, portOf(service), service.Spec.InsecureSkipTLSVerify, service.Spec.CABundle)
 }
@@ -43,7 +51,7 @@ func (s Servers) URL(service *apiregistrationv1.APIService, path string) (url.UR
 	return url.URL{Scheme: "https", Host: endpoint.Host, Path: path}, nil
 }
 
-// Transport returns the one that the aggregator proxies with, connections included. It says nothing about a user.
+// Transport returns the one to the APIService's server. Connections are shared by all who ask for it; it says nothing about a user.
 func (s Servers) Transport(service *apiregistrationv1.APIService) (http.RoundTripper, error) {
 	cert, key := s.Certificate()
 	roundTripper, err := transport.New(remote.BuildTransportConfig(nil, cert, key, service))

@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package availability
+package remoteservers
 
 import (
 	"context"
@@ -40,11 +40,7 @@ func (s Servers) Ask(ctx context.Context, service *apiregistrationv1.APIService,
 	if err != nil {
 		return nil, err
 	}
-	roundTripper, err := s.Transport(service)
-	if err != nil {
-		return nil, err
-	}
-	response, err := send(ctx, roundTripper, target.String(), question)
+	response, err := s.Begin(ctx, service, target.String(), question)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", target.String(), err)
 	}
@@ -59,8 +55,12 @@ func (s Servers) Ask(ctx context.Context, service *apiregistrationv1.APIService,
 	return &Answer{Status: response.StatusCode, Header: response.Header, Body: body}, nil
 }
 
-// send returns the beginning of the answer.
-func send(ctx context.Context, roundTripper http.RoundTripper, target string, question Question) (*http.Response, error) {
+// Begin asks the APIService's server at a URL, and returns when its answer has begun.
+func (s Servers) Begin(ctx context.Context, service *apiregistrationv1.APIService, target string, question Question) (*http.Response, error) {
+	roundTripper, err := s.Transport(service)
+	if err != nil {
+		return nil, err
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
 		return nil, err
