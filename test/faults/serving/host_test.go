@@ -89,12 +89,12 @@ func asking(t *testing.T, every time.Duration, callers ...*caller) (stop func())
 	return stop
 }
 
-// between are the answers to what was asked in a span of time.
+// between are the answers to what was asked in a span of time, and answered in it: what counts is when the server decides.
 func (c *caller) between(from, to time.Time) (found []answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range c.answers {
-		if !a.asked.Before(from) && a.asked.Before(to) {
+		if !a.asked.Before(from) && a.answered.Before(to) {
 			found = append(found, a)
 		}
 	}
