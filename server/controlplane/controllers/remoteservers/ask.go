@@ -55,7 +55,7 @@ func (s Servers) Ask(ctx context.Context, service *apiregistrationv1.APIService,
 	return &Answer{Status: response.StatusCode, Header: response.Header, Body: body}, nil
 }
 
-// Begin asks the APIService's server at a URL, and returns when its answer has begun.
+// Begin asks the APIService's server at a URL, in place of the question's path, and returns when its answer has begun. Who reads it limits it.
 func (s Servers) Begin(ctx context.Context, service *apiregistrationv1.APIService, target string, question Question) (*http.Response, error) {
 	roundTripper, err := s.Transport(service)
 	if err != nil {
