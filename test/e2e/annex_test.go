@@ -86,8 +86,7 @@ func servingCertificate(t *testing.T, dir string) (serving pki.Pair, caFile stri
 	return serving, authority.CertFile()
 }
 
-// registerAnnex prepares all that start needs. Of an earlier registration it makes only the APIServices anew: their status
-// would still speak of the server before.
+// registerAnnex prepares all that start needs.
 func registerAnnex(t *testing.T, storage string, certificates certificates) *annex {
 	t.Helper()
 	port, err := cluster.FreePort()
@@ -98,26 +97,8 @@ func registerAnnex(t *testing.T, storage string, certificates certificates) *ann
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range apiServices {
-		if err := apiServicesOf(t).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Fatal(err)
-		}
-	}
-	// Processes that were killed leave Leases behind, for which features that are turned off would wait.
-	for _, label := range []string{"features.k8s.io/component", "features.k8s.io/announcer"} {
-		err := host.Kubernetes.CoordinationV1().Leases("annex-system").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: label})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	serverCertificates, registrationCertificates := certificates(t)
-	mustAnnex(t, append([]string{
-		"register",
-		"--kubeconfig=" + host.Kubeconfig,
-		"--user=" + user,
-		"--external-name=localhost",
-		"--service-port=" + strconv.Itoa(port),
-	}, registrationCertificates...)...)
+	register(t, port, registrationCertificates...)
 	a := &annex{logFile: filepath.Join(t.TempDir(), "annex.log")}
 	a.args = append([]string{
 		"apiserver",
@@ -132,6 +113,31 @@ func registerAnnex(t *testing.T, storage string, certificates certificates) *ann
 		t.Fatal(err)
 	}
 	return a
+}
+
+// register tells the cluster that annex is at a port. Of an earlier registration it makes only the APIServices anew: their status would
+// still speak of the server before.
+func register(t *testing.T, port int, flags ...string) {
+	t.Helper()
+	for _, name := range apiServices {
+		if err := apiServicesOf(t).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+	}
+	// Processes that were killed leave Leases behind, for which features that are turned off would wait.
+	for _, label := range []string{"features.k8s.io/component", "features.k8s.io/announcer"} {
+		err := host.Kubernetes.CoordinationV1().Leases("annex-system").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: label})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustAnnex(t, append([]string{
+		"register",
+		"--kubeconfig=" + host.Kubeconfig,
+		"--user=" + user,
+		"--external-name=localhost",
+		"--service-port=" + strconv.Itoa(port),
+	}, flags...)...)
 }
 
 // start runs the process until the test ends, or stop is called.

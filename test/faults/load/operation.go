@@ -4,9 +4,12 @@
 package load
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // never is when a request returns that was not answered.
@@ -94,7 +97,19 @@ func (o operation) String() string {
 		text += ", " + o.shown.String()
 	}
 	if o.err != nil {
-		text += fmt.Sprintf(" (%s said %v)", o.server, o.err)
+		text += fmt.Sprintf(" (%s said %v%s)", o.server, o.err, causes(o.err))
+	}
+	return text
+}
+
+// causes are what an answer said beside its message. That of a proxy that did not reach the server is there.
+func causes(err error) (text string) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return ""
+	}
+	for _, cause := range status.Status().Details.Causes {
+		text += ": " + cause.Message
 	}
 	return text
 }

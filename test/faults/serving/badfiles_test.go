@@ -18,6 +18,7 @@ import (
 
 	"github.com/kube-annex/annex/test/cluster"
 	"github.com/kube-annex/annex/test/faults/load"
+	"github.com/kube-annex/annex/test/faults/replicas"
 )
 
 // TestCertificateFilesAreBad puts into the files with the serving certificate and the authority of clients what is none. The server goes on
@@ -123,7 +124,7 @@ func answers(t *testing.T, config *rest.Config, code int) {
 			return err
 		}
 		defer via.CloseIdleConnections()
-		err = ask(ctx, via, config.Host+collections[0])
+		err = replicas.Ask(ctx, via, config.Host+collections[0])
 		if code != http.StatusOK && err != nil && strings.HasPrefix(err.Error(), strconv.Itoa(code)) {
 			return nil
 		}

@@ -30,6 +30,7 @@ import (
 	"github.com/kube-annex/annex/server/pki"
 	"github.com/kube-annex/annex/server/registration"
 	"github.com/kube-annex/annex/test/cluster"
+	"github.com/kube-annex/annex/test/faults/replicas"
 )
 
 const (
@@ -49,7 +50,7 @@ func (r resolve) ResolveEndpoint(string, string, int32) (*url.URL, error) { retu
 func runHost(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet(roleHost, flag.ContinueOnError)
 	live, data := flags.String("live", "", ""), flags.String("data", "", "")
-	behind, replicas := flags.String("behind", "", ""), flags.String("replicas", "", "")
+	behind, among := flags.String("behind", "", ""), flags.String("replicas", "", "")
 	o, storage := controlplane.NewOptions(), etcd.NewOptions()
 	flags.IntVar(&o.Serving.Port, "port", 0, "")
 	flags.StringVar(&storage.CAFile, "etcd-ca", "", "")
@@ -69,14 +70,14 @@ func runHost(ctx context.Context, args []string) error {
 	choose := func() (string, error) { return *behind, nil }
 	var running sync.WaitGroup
 	defer running.Wait()
-	if *replicas != "" {
-		p := newPool(strings.Split(*replicas, ",")...)
-		choose = p.choose
+	if *among != "" {
+		p := replicas.New(strings.Split(*among, ",")...)
+		choose = p.Choose
 		tlsConfig, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: file("serving-ca.crt")}})
 		if err != nil {
 			return err
 		}
-		running.Go(func() { p.run(ctx, tlsConfig) })
+		running.Go(func() { p.Run(ctx, tlsConfig) })
 	}
 	o.ServiceResolver = resolve(func() (*url.URL, error) {
 		address, err := choose()

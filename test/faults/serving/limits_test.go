@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-annex/annex/test/faults/load"
+	"github.com/kube-annex/annex/test/faults/replicas"
 )
 
 // TestFileDescriptorsRunOut opens more connections than the server may have files open. It says so and lives, whoever has a connection
@@ -70,7 +71,7 @@ func TestFileDescriptorsRunOut(t *testing.T) {
 				return err
 			}
 			defer via.CloseIdleConnections()
-			return ask(ctx, via, u.config.Host+collections[1])
+			return replicas.Ask(ctx, via, u.config.Host+collections[1])
 		})
 		took := l.Recovered(t, patience)
 		if err := u.alive(); err != nil {
