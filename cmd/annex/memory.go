@@ -18,8 +18,10 @@ import (
 const (
 	startPercent = 50
 	restPercent  = 25
-	// memoryCheck is how often it is looked at how much has been allocated, and restBelow how much may have been of late at rest.
+	// memoryCheck is how often it is looked at how much has been allocated, and restBelow how much may have been of late at rest. At rest
+	// it is looked at more often whether it is that much already: work that comes at once would collect garbage all the time.
 	memoryCheck = time.Second
+	restCheck   = memoryCheck / 20
 	restBelow   = 5 << 20
 	// restChecks are how many checks in a row that takes, and startChecks how many the start lasts at most.
 	restChecks  = 3
@@ -34,8 +36,9 @@ func saveMemory(ctx context.Context) {
 	busyPercent := debug.SetGCPercent(startPercent)
 	load := load{}
 	allocated := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	ticker := time.NewTicker(memoryCheck)
+	ticker := time.NewTicker(restCheck)
 	defer ticker.Stop()
+	last := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -43,8 +46,13 @@ func saveMemory(ctx context.Context) {
 		case <-ticker.C:
 		}
 		metrics.Read(allocated)
+		total := allocated[0].Value.Uint64()
+		if time.Since(last) < memoryCheck && !load.wakes(total) {
+			continue
+		}
+		last = time.Now()
 		before := load.state
-		switch load.next(allocated[0].Value.Uint64()) {
+		switch load.next(total) {
 		case before:
 		case resting:
 			debug.SetGCPercent(restPercent)
@@ -71,6 +79,9 @@ const (
 	working
 	resting
 )
+
+// wakes tells whether work has come since the last check.
+func (l *load) wakes(total uint64) bool { return l.state == resting && total-l.total >= restBelow }
 
 func (l *load) next(total uint64) loadState {
 	l.recent = l.recent/2 + total - l.total
