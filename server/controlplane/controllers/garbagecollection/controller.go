@@ -54,6 +54,8 @@ type Controller struct {
 	mu       sync.RWMutex
 	monitors map[schema.GroupResource]*monitor
 	kinds    map[schema.GroupVersionKind]kind
+	// defined are the kinds that have, or had, a definition.
+	defined map[schema.GroupResource]bool
 	// incomplete is since when there are groups of which discovery has told nothing; zero when there are none.
 	incomplete time.Time
 	// expanded are the objects whose deletion in the foreground has been passed on to their dependents.
@@ -73,7 +75,8 @@ func New(config *rest.Config) (*Controller, error) {
 	}
 	return &Controller{
 		client: client, discovery: found, absent: lru.New(remembered), changed: make(chan struct{}, 1),
-		monitors: map[schema.GroupResource]*monitor{}, kinds: map[schema.GroupVersionKind]kind{}, expanded: map[types.UID]bool{},
+		monitors: map[schema.GroupResource]*monitor{}, kinds: map[schema.GroupVersionKind]kind{},
+		defined: map[schema.GroupResource]bool{}, expanded: map[types.UID]bool{},
 	}, nil
 }
 

@@ -7,8 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
+
+// definitions are the kinds of custom resources. Their names are those of the kinds, such as widgets.example.com.
+var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 
 // handler puts what may have to be decided upon into the queue.
 func (c *Controller) handler(resource schema.GroupResource) cache.ResourceEventHandler {
@@ -22,6 +26,9 @@ func (c *Controller) handler(resource schema.GroupResource) cache.ResourceEventH
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			heard()
+			if resource == definitions {
+				c.defines(schema.ParseGroupResource(obj.(*meta).Name))
+			}
 			c.appeared(resource, obj.(*meta))
 		},
 		UpdateFunc: func(old, obj any) {
@@ -37,6 +44,20 @@ func (c *Controller) handler(resource schema.GroupResource) cache.ResourceEventH
 				c.gone(gone)
 			}
 		},
+	}
+}
+
+// defines remembers that a kind has, or had, a definition.
+func (c *Controller) defines(resource schema.GroupResource) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.defined[resource] = true
+}
+
+// ended has the dependents decided upon of what a monitor still knew when its kind was served no more: nobody tells what becomes of that.
+func (c *Controller) ended(m *monitor) {
+	for _, last := range m.informer.GetStore().List() {
+		c.addDependents(last.(*meta).UID)
 	}
 }
 
@@ -80,10 +101,14 @@ func (c *Controller) gone(obj *meta) {
 	c.mu.Lock()
 	delete(c.expanded, obj.UID)
 	c.mu.Unlock()
-	for _, dependent := range c.dependents(obj.UID) {
+	c.addDependents(obj.UID)
+	c.lookAtOwners(obj)
+}
+
+func (c *Controller) addDependents(owner types.UID) {
+	for _, dependent := range c.dependents(owner) {
 		c.add(dependent.m.resource.GroupResource(), dependent.meta)
 	}
-	c.lookAtOwners(obj)
 }
 
 // lookAtOwners has those owners of an object looked at that are deleted in the foreground, soon but not with every dependent.

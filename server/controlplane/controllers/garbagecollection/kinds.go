@@ -30,8 +30,9 @@ const (
 type kind struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
-	// monitored tells that objects can be listed, watched and deleted.
-	monitored bool
+	// monitored tells that objects can be listed, watched and deleted, and ending that they can no longer be changed: the kind's
+	// definition is being deleted, and its objects are.
+	monitored, ending bool
 	// former tells that the kind was served once, and is no more.
 	former bool
 }
@@ -86,6 +87,9 @@ func (c *Controller) refreshKinds(ctx context.Context) error {
 	// Not under the lock, which events need that they wait for.
 	for _, m := range ended {
 		m.end()
+		if c.monitor(m.resource.GroupResource()) == nil {
+			c.ended(m)
+		}
 	}
 	return errors.Join(failure, err)
 }
@@ -93,14 +97,15 @@ func (c *Controller) refreshKinds(ctx context.Context) error {
 // takeKinds starts the monitors that are missing, and returns those that are not wanted any more. Groups that are unknown stay as they
 // were.
 func (c *Controller) takeKinds(ctx context.Context, found map[schema.GroupVersionKind]kind, unknown sets.Set[string]) (ended []*monitor, failure error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	wanted := map[schema.GroupResource]kind{}
 	for _, k := range found {
-		if k.monitored {
+		// What becomes of the last objects of a kind is told by the monitor that there is.
+		if k.monitored || k.ending && c.monitors[k.resource.GroupResource()] != nil {
 			wanted[k.resource.GroupResource()] = k
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.noteMissing(unknown)
 	for resource, m := range c.monitors {
 		if k, ok := wanted[resource]; (!ok || k.resource != m.resource) && !unknown.Has(resource.Group) {
@@ -174,7 +179,10 @@ func kindsIn(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) map[sch
 				}
 				k, ok := chosen[gvr.GroupResource()]
 				if !ok {
-					k = kind{resource: gvr, namespaced: resource.Namespaced, monitored: hasVerbs(resource)}
+					k = kind{
+						resource: gvr, namespaced: resource.Namespaced,
+						monitored: hasVerbs(resource, "list", "watch", "delete", "patch"), ending: hasVerbs(resource, "list", "watch", "delete"),
+					}
 					chosen[gvr.GroupResource()] = k
 				}
 				found[parsed.WithKind(resource.Kind)] = k
@@ -204,11 +212,6 @@ func isEvent(resource schema.GroupResource) bool {
 	return resource.Resource == "events" && (resource.Group == "" || resource.Group == "events.k8s.io")
 }
 
-func hasVerbs(resource metav1.APIResource) bool {
-	for _, verb := range []string{"list", "watch", "delete", "patch"} {
-		if !slices.Contains(resource.Verbs, verb) {
-			return false
-		}
-	}
-	return true
+func hasVerbs(resource metav1.APIResource, verbs ...string) bool {
+	return !slices.ContainsFunc(verbs, func(verb string) bool { return !slices.Contains(resource.Verbs, verb) })
 }

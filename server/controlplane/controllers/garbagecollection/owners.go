@@ -108,8 +108,13 @@ func (c *Controller) owner(ctx context.Context, ref metav1.OwnerReference, names
 		return nil, nil
 	}
 	if k.former {
-		// Its objects may still be somewhere: an extension server that is registered no more keeps what it has.
-		return nil, fmt.Errorf("the kind %s of %s of the owner %s is not served any more", ref.Kind, ref.APIVersion, ref.Name)
+		// Its objects may still be somewhere: an extension server that is registered no more keeps what it has. Those of a definition are
+		// deleted before it is.
+		if err := c.isUndefined(ctx, k.resource.GroupResource()); err != nil {
+			return nil, fmt.Errorf("the kind %s of %s of the owner %s is not served any more: %w", ref.Kind, ref.APIVersion, ref.Name, err)
+		}
+		c.absent.Add(meant, nil)
+		return nil, nil
 	}
 	owner, err := c.read(ctx, k, namespace, ref.Name)
 	if isGone(err) || err == nil && owner.UID != ref.UID {
@@ -120,6 +125,25 @@ func (c *Controller) owner(ctx context.Context, ref metav1.OwnerReference, names
 		return nil, fmt.Errorf("read the owner %s %s: %w", ref.Kind, ref.Name, err)
 	}
 	return owner, nil
+}
+
+// isUndefined returns nil if a kind had a definition that is gone, which is asked for: one whose stored bytes cannot be read is deleted as
+// far as watches tell.
+func (c *Controller) isUndefined(ctx context.Context, resource schema.GroupResource) error {
+	c.mu.RLock()
+	defined, m := c.defined[resource], c.monitors[definitions]
+	c.mu.RUnlock()
+	if !defined || m == nil {
+		return errors.New("its objects may be kept by a server that is not registered any more")
+	}
+	_, err := m.client.Get(ctx, resource.String(), metav1.GetOptions{})
+	switch {
+	case isGone(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read its definition: %w", err)
+	}
+	return errors.New("it is still defined")
 }
 
 func (c *Controller) read(ctx context.Context, k kind, namespace, name string) (*meta, error) {
