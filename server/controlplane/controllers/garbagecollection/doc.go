@@ -6,7 +6,8 @@
 // servers, and takes up kinds that come and go.
 //
 // Each kind that can be listed, watched and deleted has a monitor: an informer of what matters of the objects' metadata, with an index
-// of owners (monitor.go, kinds.go). There is no other graph. What is in the way of a deletion, or waits for one, is looked up in the
+// of owners (monitor.go, kinds.go). One whose definition is being deleted keeps its monitor until it is served no more, and the dependents of
+// what is known then are decided upon. There is no other graph. What is in the way of a deletion, or waits for one, is looked up in the
 // indexes; an owner that no monitor has is asked for (owners.go). Events put objects into a queue (events.go), and workers decide
 // about one at a time:
 //
