@@ -129,10 +129,16 @@ func (w *world) wantFailing(t *testing.T, in objects, says string) {
 // changeStorageVersion stores objects in v2 from now on, and has those that are there stored anew.
 func (w *world) changeStorageVersion(t *testing.T, v2 objects) {
 	t.Helper()
+	w.change(t, "converted", func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Conversion = w.webhook.by("/refuses") })
+	harness.Eventually(t, patience, func() error {
+		if _, err := v2.Get(t.Context(), "one", metav1.GetOptions{}); err == nil {
+			return errNotYet("a refusal", nil)
+		}
+		return nil
+	})
 	// What is created in the version in which it is stored needs no conversion: that it succeeds shows that the change is in effect.
 	w.change(t, "converted", func(d *apiextensionsv1.CustomResourceDefinition) {
 		d.Spec.Versions[0].Storage, d.Spec.Versions[1].Storage = false, true
-		d.Spec.Conversion = w.webhook.by("/refuses")
 	})
 	harness.Eventually(t, patience, func() error {
 		_, err := v2.Create(t.Context(), v2.object(t, "three", "spec: {dimensions: {size: 1}}"), metav1.CreateOptions{})

@@ -28,10 +28,7 @@ func TestChart(t *testing.T) {
 	t.Parallel()
 	server := harness.Start(t)
 	k := harness.NewKubectl(t, root, server.Kubeconfig)
-	before, err := inventory(t.Context(), server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := settledInventory(t, server)
 	install(t, k)
 	useChart(t, k)
 	upgraded := upgrade(t, k)

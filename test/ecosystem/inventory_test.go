@@ -55,6 +55,27 @@ func inventory(ctx context.Context, server *harness.Server) ([]string, error) {
 	return found, nil
 }
 
+// settledInventory is what a server has when its controllers have made what they make at a start: nothing new for a while.
+func settledInventory(t *testing.T, server *harness.Server) (last []string) {
+	t.Helper()
+	const quiet = 3 * time.Second
+	since := time.Now()
+	harness.Eventually(t, time.Minute, func() error {
+		now, err := inventory(t.Context(), server)
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(now, last) {
+			last, since = now, time.Now()
+		}
+		if time.Since(since) < quiet {
+			return fmt.Errorf("the server still makes something: it has %d objects", len(now))
+		}
+		return nil
+	})
+	return last
+}
+
 // wantInventory waits until a server has what it had before, and nothing else.
 func wantInventory(t *testing.T, server *harness.Server, want []string) {
 	t.Helper()
