@@ -5,6 +5,7 @@ package garbagecollection
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,5 +32,30 @@ func TestNoObjectLosesItsLastOwner(t *testing.T) {
 		if diff := cmp.Diff(tc.want, relieved(tc.now, sets.New[types.UID]("gone"))); diff != "" {
 			t.Errorf("%s (-want,+got):\n%s", name, diff)
 		}
+	}
+}
+
+// TestAKindThatIsTakenOver has a server go on with a kind whose definition is gone. What it keeps is not deleted with the definition.
+func TestAKindThatIsTakenOver(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, tc := range map[string]struct {
+		since   time.Time
+		defined bool
+		want    time.Time
+		known   bool
+	}{
+		"defined":                  {time.Time{}, true, time.Time{}, true},
+		"defined again":            {now.Add(-time.Hour), true, time.Time{}, true},
+		"not defined any more":     {time.Time{}, false, now, true},
+		"still served for a while": {now.Add(-takenOver), false, now.Add(-takenOver), true},
+		"taken over":               {now.Add(-takenOver - 1), false, now.Add(-takenOver - 1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if since, known := servedWithout(tc.since, now, tc.defined); !since.Equal(tc.want) || known != tc.known {
+				t.Errorf("got %v, %t, want %v, %t", since, known, tc.want, tc.known)
+			}
+		})
 	}
 }

@@ -54,8 +54,8 @@ type Controller struct {
 	mu       sync.RWMutex
 	monitors map[schema.GroupResource]*monitor
 	kinds    map[schema.GroupVersionKind]kind
-	// defined are the kinds that have, or had, a definition.
-	defined map[schema.GroupResource]bool
+	// defined are the kinds that have, or had, a definition, with since when they are served without one; zero while they have it.
+	defined map[schema.GroupResource]time.Time
 	// incomplete is since when there are groups of which discovery has told nothing; zero when there are none.
 	incomplete time.Time
 	// expanded are the objects whose deletion in the foreground has been passed on to their dependents.
@@ -76,7 +76,7 @@ func New(config *rest.Config) (*Controller, error) {
 	return &Controller{
 		client: client, discovery: found, absent: lru.New(remembered), changed: make(chan struct{}, 1),
 		monitors: map[schema.GroupResource]*monitor{}, kinds: map[schema.GroupVersionKind]kind{},
-		defined: map[schema.GroupResource]bool{}, expanded: map[types.UID]bool{},
+		defined: map[schema.GroupResource]time.Time{}, expanded: map[types.UID]bool{},
 	}, nil
 }
 

@@ -4,6 +4,8 @@
 package garbagecollection
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -51,7 +53,7 @@ func (c *Controller) handler(resource schema.GroupResource) cache.ResourceEventH
 func (c *Controller) defines(resource schema.GroupResource) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.defined[resource] = true
+	c.defined[resource] = time.Time{}
 }
 
 // ended has the dependents decided upon of what a monitor still knew when its kind was served no more: nobody tells what becomes of that.

@@ -24,6 +24,8 @@ const (
 	// what is defined.
 	afterChange      = 200 * time.Millisecond
 	afterChangeAgain = 3 * time.Second
+	// takenOver is for how long a kind without a definition has to be served to be another server's.
+	takenOver = 10 * time.Second
 )
 
 // kind is how objects of a kind are reached.
@@ -107,6 +109,7 @@ func (c *Controller) takeKinds(ctx context.Context, found map[schema.GroupVersio
 		}
 	}
 	c.noteMissing(unknown)
+	c.noteTakenOver(wanted)
 	for resource, m := range c.monitors {
 		if k, ok := wanted[resource]; (!ok || k.resource != m.resource) && !unknown.Has(resource.Group) {
 			ended = append(ended, m)
@@ -146,6 +149,37 @@ func (c *Controller) noteMissing(unknown sets.Set[string]) {
 	} else if c.incomplete.IsZero() {
 		c.incomplete = time.Now()
 	}
+}
+
+// noteTakenOver forgets the definitions of kinds that go on to be served without them: another server has taken them over, which keeps
+// what it has when it is registered no more.
+func (c *Controller) noteTakenOver(served map[schema.GroupResource]kind) {
+	m := c.monitors[definitions]
+	if m == nil || !m.informer.HasSynced() {
+		return
+	}
+	now := time.Now()
+	for resource, since := range c.defined {
+		if _, ok := served[resource]; !ok {
+			continue
+		}
+		if without, known := servedWithout(since, now, m.get("", resource.String()) != nil); known {
+			c.defined[resource] = without
+		} else {
+			delete(c.defined, resource)
+		}
+	}
+}
+
+// servedWithout returns since when a kind that is served has no definition, and whether it still counts as one that had it.
+func servedWithout(since, now time.Time, defined bool) (_ time.Time, known bool) {
+	switch {
+	case defined:
+		return time.Time{}, true
+	case since.IsZero():
+		return now, true
+	}
+	return since, now.Sub(since) <= takenOver
 }
 
 func (c *Controller) endMonitors() {

@@ -131,7 +131,8 @@ func (c *Controller) owner(ctx context.Context, ref metav1.OwnerReference, names
 // far as watches tell.
 func (c *Controller) isUndefined(ctx context.Context, resource schema.GroupResource) error {
 	c.mu.RLock()
-	defined, m := c.defined[resource], c.monitors[definitions]
+	_, defined := c.defined[resource]
+	m := c.monitors[definitions]
 	c.mu.RUnlock()
 	if !defined || m == nil {
 		return errors.New("its objects may be kept by a server that is not registered any more")
