@@ -94,10 +94,10 @@ func TestPathConfusion(t *testing.T) {
 		if address == plain.host {
 			targets = append(targets, secretTreasure)
 		}
-		admin := newSession(t, address, plain.tls(t, plain.user(t, "annex-admin", "system:masters")))
 		for _, to := range targets {
 			t.Run(door+to, func(t *testing.T) {
 				t.Parallel()
+				admin := newSession(t, address, plain.tls(t, plain.user(t, "annex-admin", "system:masters")))
 				reached := map[string]bool{}
 				paths := detours(to)
 				for _, path := range append(paths, to) {
