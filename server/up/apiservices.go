@@ -176,6 +176,10 @@ func served(ctx context.Context, client *discovery.DiscoveryClient, services v1.
 		if !found.Has(version.String()) {
 			return fmt.Errorf("%s is not in the host's discovery", version)
 		}
+		// What passes requests on sees an APIService change a little later than those who read it.
+		if _, err := client.ServerResourcesForGroupVersionWithContext(ctx, version.String()); err != nil {
+			return fmt.Errorf("%s is not passed on yet: %w", version, err)
+		}
 	}
 	return nil
 }
