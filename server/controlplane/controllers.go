@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-annex/annex/server/controlplane/controllers/authenticationtrust"
 	"github.com/kube-annex/annex/server/controlplane/controllers/crdregistration"
+	"github.com/kube-annex/annex/server/controlplane/controllers/flowcontrol"
 	"github.com/kube-annex/annex/server/controlplane/controllers/systemnamespaces"
 )
 
@@ -56,6 +57,10 @@ func (s *Server) controllers(c *chain) (*controllers, error) {
 		trust := authenticationtrust.New(c.client, c.trust, namespaces.Exist())
 		all.run = append(all.run, trust.Run)
 		all.checks = append(all.checks, healthz.NamedCheck("authentication-trust", trust.Check))
+	}
+	if s.options.runs(flowControlController) && s.options.queues() {
+		flow := flowcontrol.NewExistence(c.config.SharedInformerFactory.Flowcontrol().V1(), s.options.FlowSchemas)
+		all.checks = append(all.checks, healthz.NamedCheck("flow-schemas", flow.Check))
 	}
 	if policy := c.access.policy; policy != nil {
 		all.run = append(all.run, func(ctx context.Context) { policy.Run(ctx, namespaces.Exist()) })

@@ -32,7 +32,7 @@
 // /healthz/leadership tells who leads, and a follower is ready.
 //
 //   - availability: whether remote extension servers answer, into the status of APIServices.
-//   - flowcontrol: the FlowSchemas and PriorityLevelConfigurations that every control plane has.
+//   - flowcontrol: the FlowSchemas and PriorityLevelConfigurations that every control plane has, and those of Options.FlowSchemas.
 //   - roleaggregation: the rules of aggregated ClusterRoles.
 //   - namespaces: what is in namespaces that are being deleted, of kinds of all servers, and then the namespaces themselves.
 //   - garbagecollection: dependents whose owners are gone, of kinds of all servers, and deletions in the foreground and those that orphan.

@@ -4,6 +4,8 @@
 package controlplane
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -36,4 +38,9 @@ func (o *completedOptions) serve(kinds ...schema.GroupResource) bool {
 // queues tells whether requests are queued by priority; otherwise they are limited by number.
 func (o *completedOptions) queues() bool {
 	return o.Features.PriorityAndFairness && o.serve(flowSchemaKind, priorityLevelKind)
+}
+
+// runs tells whether a controller that runs in one replica at a time is wanted.
+func (o *completedOptions) runs(controller string) bool {
+	return !slices.Contains(o.WithoutControllers, controller)
 }

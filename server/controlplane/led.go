@@ -6,7 +6,6 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -90,11 +89,14 @@ type ledController struct {
 	new func(*Server, *term) (func(context.Context) error, error)
 }
 
+// flowControlController is the one whose work readiness waits for.
+const flowControlController = "flow-control-objects"
+
 // ledControllers are all of them.
 func ledControllers() []ledController {
 	return []ledController{
 		{"remote-availability", "remote-availability", func(s *Server) bool { return !s.options.WithoutAggregator }, (*Server).availability},
-		{"flow-control-objects", "flow-control-objects", func(s *Server) bool { return s.options.queues() }, (*Server).flowControl},
+		{flowControlController, flowControlController, func(s *Server) bool { return s.options.queues() }, (*Server).flowControl},
 		{"namespace-deletion", "namespace-controller", serving(namespaceKind), (*Server).namespaceDeletion},
 		{"default-accounts", "service-account-controller", serving(namespaceKind, serviceAccountKind), (*Server).defaultAccounts},
 		{"root-ca", "root-ca-cert-publisher",
@@ -134,7 +136,7 @@ func (s *Server) led(config *rest.Config) ([]leadership.Runner, error) {
 	}
 	runners := []leadership.Runner{leadership.Informers("informers", t.informers), leadership.Informers("apiservices", t.serviceInformers)}
 	for _, next := range ledControllers() {
-		if !next.on(s) || slices.Contains(s.options.WithoutControllers, next.name) {
+		if !next.on(s) || !s.options.runs(next.name) {
 			continue
 		}
 		own := *t
@@ -171,7 +173,7 @@ func (s *Server) roleAggregation(t *term) (func(context.Context) error, error) {
 }
 
 func (s *Server) flowControl(t *term) (func(context.Context) error, error) {
-	return flowcontrol.New(t.client.FlowcontrolV1(), t.informers.Flowcontrol().V1()).Run, nil
+	return flowcontrol.New(t.client.FlowcontrolV1(), t.informers.Flowcontrol().V1(), s.options.FlowSchemas).Run, nil
 }
 
 // alone runs the controllers without a Lease, again and again.

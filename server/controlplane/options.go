@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -83,6 +84,8 @@ type Options struct {
 
 	// Policy is roles and bindings that there are from the start, besides those of every control plane; see controllers/bootstrappolicy.
 	Policy bootstrappolicy.Policy
+	// FlowSchemas are kept as those that Kubernetes suggests: as they are here, until somebody changes them; see controllers/flowcontrol.
+	FlowSchemas []*flowcontrolv1.FlowSchema
 
 	// ServiceResolver finds the servers behind remote APIServices and webhooks. Without it there are none.
 	ServiceResolver aggregatorapiserver.ServiceResolver

@@ -6,6 +6,7 @@ package options
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -22,6 +23,9 @@ import (
 
 // healthPaths may be read by anyone, without asking the host: probes have no credentials, and have to work while the host is away.
 var healthPaths = []string{"/healthz", "/livez", "/readyz"}
+
+// IsHealthPath tells whether a path is that of a health check.
+func IsHealthPath(path string) bool { return slices.Contains(healthPaths, path) }
 
 // Authorization says how the host is asked whether a user may do something.
 type Authorization struct {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,9 +38,6 @@ type Cluster struct {
 
 // NewCluster returns the cluster of the configuration. It does not dial.
 func NewCluster(config *rest.Config) (*Cluster, error) {
-	config = rest.CopyConfig(config)
-	// A registration is some hundred small requests, one after the other.
-	config.QPS = -1
 	// A registration is some hundred small requests at once, which the client's own limit would stretch to ten seconds.
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -98,6 +96,7 @@ func resourceOf(object Object) (schema.GroupVersionResource, error) {
 		rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"):    "clusterrolebindings",
 		rbacv1.SchemeGroupVersion.WithKind("Role"):                  "roles",
 		rbacv1.SchemeGroupVersion.WithKind("RoleBinding"):           "rolebindings",
+		flowcontrolv1.SchemeGroupVersion.WithKind("FlowSchema"):     "flowschemas",
 		apiregistrationv1.SchemeGroupVersion.WithKind("APIService"): "apiservices",
 	}
 	resource, ok := resources[kind]
@@ -124,6 +123,25 @@ func itemsOf(objects []Object) ([]*item, error) {
 		items = append(items, &item{object: object, resource: resource})
 	}
 	return items, nil
+}
+
+// served leaves out what the cluster has no kind for: one without priority and fairness works without flow schemas.
+func (c *Cluster) served(items []*item) (kept, skipped []*item, err error) {
+	_, err = c.discovery.ServerResourcesForGroupVersion(flowcontrolv1.SchemeGroupVersion.String())
+	if err == nil {
+		return items, nil, nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, nil, fmt.Errorf("ask whether the cluster has flow schemas: %w", c.explain(err))
+	}
+	for _, i := range items {
+		if i.resource.Group == flowcontrolv1.GroupName {
+			skipped = append(skipped, i)
+		} else {
+			kept = append(kept, i)
+		}
+	}
+	return kept, skipped, nil
 }
 
 // look reads what the cluster has under the names of the objects. Where the user may not even look, the error lists

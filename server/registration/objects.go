@@ -70,6 +70,7 @@ func (r Registration) Objects() []Object {
 	objects = append(objects, r.serverRights()...)
 	objects = append(objects, r.controllerRights()...)
 	objects = append(objects, r.userRoles()...)
+	objects = append(objects, r.flowSchemas()...)
 	objects = append(objects, r.service())
 	for _, service := range r.APIServices() {
 		objects = append(objects, service)

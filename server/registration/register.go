@@ -25,6 +25,8 @@ const (
 	withdrawal = 30 * time.Second
 	// adoptedNote says why a namespace is not changed.
 	adoptedNote = "it was there before"
+	// skippedNote says why a flow schema is not made.
+	skippedNote = "the cluster has no priority and fairness"
 )
 
 // Action is what was done about one object.
@@ -38,6 +40,7 @@ const (
 	Deleted    Action = "deleted"
 	Kept       Action = "kept"
 	Withdrawn  Action = "deleted again"
+	Skipped    Action = "skipped"
 )
 
 // Report is told what is done, an object at a time. The note may be empty.
@@ -47,6 +50,10 @@ type Report func(object string, action Action, note string)
 // finds an object that belongs to someone else, a right that the user lacks, or an object that the cluster refuses.
 func (c *Cluster) Register(ctx context.Context, r Registration, dryRun bool, report Report) error {
 	items, err := itemsOf(r.Objects())
+	if err != nil {
+		return err
+	}
+	items, skipped, err := c.served(items)
 	if err != nil {
 		return err
 	}
@@ -71,6 +78,9 @@ func (c *Cluster) Register(ctx context.Context, r Registration, dryRun bool, rep
 	}
 	if err := rights.verdict(ctx); err != nil {
 		return err
+	}
+	for _, i := range skipped {
+		report(i.String(), Skipped, skippedNote)
 	}
 	if err := c.rehearse(ctx, items, dryRun, report); err != nil || dryRun {
 		return err

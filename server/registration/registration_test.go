@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,6 +61,9 @@ func TestObjects(t *testing.T) {
 		"ClusterRole//annex-feature-reporter",
 		"ClusterRole//annex-clusterset-member",
 		"ClusterRole//annex-node-autoscaler",
+		"FlowSchema//annex-apiserver-reviews",
+		"FlowSchema//annex-apiserver-leases",
+		"FlowSchema//annex-apiserver",
 		"Service/annex-system/annex-apiserver",
 		"APIService//v1alpha1.features.k8s.io",
 		"APIService//v1alpha1.multicluster.k8s.io",
@@ -249,14 +253,17 @@ func TestNothingIsHalfRegistered(t *testing.T) {
 		return true, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": patch.Name}}}, nil
 	})
 	objects.PrependReactor("delete", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-	cluster := &Cluster{objects: objects, reviews: allowing(true)}
+	reviews := allowing(true)
+	cluster := &Cluster{objects: objects, reviews: reviews, discovery: reviews.Discovery()}
 	did := map[Action]int{}
 	err := cluster.Register(t.Context(), New(), false, func(_ string, action Action, _ string) { did[action]++ })
 	if err == nil || !strings.Contains(err.Error(), "apply apiservice.apiregistration.k8s.io/v1alpha1.features.k8s.io: ") {
 		t.Errorf("register ended with %v, want the APIService that was refused", err)
 	}
-	before := len(New().Objects()) - len(New().APIServices())
-	if diff := cmp.Diff(map[Action]int{Created: before, Withdrawn: before}, did); diff != "" {
+	// The cluster has no flow schemas either.
+	const schemas = 3
+	before := len(New().Objects()) - len(New().APIServices()) - schemas
+	if diff := cmp.Diff(map[Action]int{Created: before, Withdrawn: before, Skipped: schemas}, did); diff != "" {
 		t.Errorf("what was done (-want,+got):\n%s", diff)
 	}
 }
@@ -264,7 +271,9 @@ func TestNothingIsHalfRegistered(t *testing.T) {
 func TestWithoutRightsNothingIsTried(t *testing.T) {
 	t.Parallel()
 	objects := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
-	cluster := &Cluster{objects: objects, reviews: allowing(false)}
+	reviews := allowing(false)
+	reviews.Resources = []*metav1.APIResourceList{{GroupVersion: "flowcontrol.apiserver.k8s.io/v1"}}
+	cluster := &Cluster{objects: objects, reviews: reviews, discovery: reviews.Discovery()}
 	err := cluster.Register(t.Context(), New(), false, func(object string, action Action, _ string) { t.Errorf("%s %s", object, action) })
 	for _, want := range []string{
 		"create,get,patch apiservices.apiregistration.k8s.io (v1alpha1.features.k8s.io, v1alpha1.multicluster.k8s.io, v1alpha1.node.k8s.io)",
@@ -273,6 +282,7 @@ func TestWithoutRightsNothingIsTried(t *testing.T) {
 		"create,escalate,get,patch clusterroles.rbac.authorization.k8s.io (annex-policy-parameters)",
 		"get,patch,update nodeballoons.node.k8s.io/resize",
 		"get /metrics",
+		"create,get,patch flowschemas.flowcontrol.apiserver.k8s.io (annex-apiserver, annex-apiserver-leases, annex-apiserver-reviews)",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q: %v", want, err)

@@ -51,3 +51,9 @@ func policy() bootstrappolicy.Policy {
 	}
 	return p
 }
+
+// flowSchemas say how urgent the requests of this process's parts are to the host. Where the parts run by themselves and the host is
+// another process, `annex register` brings the like.
+func flowSchemas() []*flowcontrolv1.FlowSchema {
+	return registration.FlowSchemas("annex", registration.FlowUser(extensionUser), registration.FlowUser(controllersUser))
+}

@@ -4,11 +4,18 @@
 package up
 
 import (
+	"context"
+	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/kube-annex/annex/server/controlplane/controllers/bootstrappolicy"
 )
@@ -119,6 +126,49 @@ func TestEveryBindingRefersToARole(t *testing.T) {
 	for _, binding := range all.RoleBindings {
 		if !roles["Role "+binding.RoleRef.Name+" in "+binding.Namespace] {
 			t.Errorf("RoleBinding %s in %s refers to %s", binding.Name, binding.Namespace, binding.RoleRef.Name)
+		}
+	}
+}
+
+// TestPartsDoNotWaitBehindOthers asks the host by which flow schema it queues what the parts ask of it.
+func TestPartsDoNotWaitBehindOthers(t *testing.T) {
+	t.Parallel()
+	r := run(t, t.TempDir())
+	kube := kubernetes.NewForConfigOrDie(r.server.AdminConfig())
+	for name, tc := range map[string]struct{ user, path, schema string }{
+		"a review":                 {extensionUser, "/apis/authorization.k8s.io/v1/subjectaccessreviews", "annex-reviews"},
+		"a Lease":                  {controllersUser, "/apis/coordination.k8s.io/v1/namespaces/annex-system/leases", "annex-leases"},
+		"anything else":            {extensionUser, "/api/v1/namespaces", "annex"},
+		"a review for others":      {"somebody", "/apis/authorization.k8s.io/v1/subjectaccessreviews", "global-default"},
+		"the controllers, as well": {controllersUser, "/apis/features.k8s.io/v1alpha1/features", "annex"},
+	} {
+		schema, err := kube.FlowcontrolV1().FlowSchemas().Get(t.Context(), tc.schema, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := rest.CopyConfig(r.server.AdminConfig())
+		config.Impersonate = rest.ImpersonationConfig{UserName: tc.user, Groups: []string{"system:authenticated"}}
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		// The host sees a flow schema a little later than those who read it.
+		err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+			// Nothing is in it, so it is refused after it was queued.
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, config.Host+tc.path, strings.NewReader("{}"))
+			if err != nil {
+				return false, err
+			}
+			response, err := client.Do(request)
+			if err != nil {
+				return false, err
+			}
+			got = response.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
+			return got == string(schema.UID), response.Body.Close()
+		})
+		if err != nil {
+			t.Errorf("%s was queued by the flow schema with the UID %s, want %s, %s: %v", name, got, schema.UID, tc.schema, err)
 		}
 	}
 }

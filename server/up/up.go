@@ -236,6 +236,7 @@ func (s *Server) host(backend *etcd.Backend, made *certificates, listener net.Li
 	o.Leadership.BeforeExit = s.beforeExit(backend)
 	o.Beside = []*leadership.Candidate{beside}
 	o.Policy = o.Policy.And(policy())
+	o.FlowSchemas = append(slices.Clone(o.FlowSchemas), flowSchemas()...)
 	if namespaces := s.options.Extension.Lifecycle.Namespaces(gates); len(namespaces) > 0 {
 		o.Authorizers = append(slices.Clone(o.Authorizers), leasesIn(namespaces))
 	}

@@ -171,6 +171,8 @@ func own(t *testing.T) []string {
 	add("role", roles, err)
 	roleBindings, err := k.RbacV1().RoleBindings("").List(ctx, labelled)
 	add("rolebinding", roleBindings, err)
+	flowSchemas, err := k.FlowcontrolV1().FlowSchemas().List(ctx, labelled)
+	add("flowschema", flowSchemas, err)
 	apiServiceList, err := apiServicesOf(t).List(ctx, labelled)
 	add("apiservice", apiServiceList, err)
 	return found
@@ -180,7 +182,7 @@ func TestRegisterAndUnregister(t *testing.T) {
 	const namespace = "register-and-unregister"
 	flags := registrationFlags(t, namespace)
 	// objects is how many there are, besides the namespace of the features.
-	const objects = 29
+	const objects = 32
 	want := map[string]int{"created": objects, "kept": 1}
 	if diff := cmp.Diff(want, actions(mustAnnex(t, with("register", flags, "--dry-run")...))); diff != "" {
 		t.Errorf("dry run (-want,+got):\n%s", diff)
@@ -201,7 +203,7 @@ func TestRegisterAndUnregister(t *testing.T) {
 	}
 	// From a server in the cluster to one on this machine and back.
 	external := with("register", flags, "--external-name=localhost", "--service-port=6444", "--user="+user)
-	if diff := cmp.Diff(map[string]int{"unchanged": objects - 13, "configured": 12, "kept": 1}, actions(mustAnnex(t, external...))); diff != "" {
+	if diff := cmp.Diff(map[string]int{"unchanged": objects - 16, "configured": 15, "kept": 1}, actions(mustAnnex(t, external...))); diff != "" {
 		t.Errorf("with another service (-want,+got):\n%s", diff)
 	}
 	mustAnnex(t, with("register", flags)...)

@@ -4,6 +4,7 @@
 package security
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +12,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"net/http"
 	"path/filepath"
@@ -20,10 +22,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kube-annex/annex/server/pki"
+	"github.com/kube-annex/annex/test/harness"
 )
 
 // spoofs are headers that name an administrator, in each way that some server somewhere believes.
@@ -208,4 +213,25 @@ func allow(t *testing.T, a *annex, user string, rules ...rbacv1.PolicyRule) {
 	if _, err := kube.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	for _, rule := range rules {
+		harness.Eventually(t, patience, func() error { return isAllowed(t.Context(), kube, user, rule) })
+	}
+}
+
+// isAllowed asks the control plane whether a user has the first right of a rule.
+func isAllowed(ctx context.Context, kube kubernetes.Interface, user string, rule rbacv1.PolicyRule) error {
+	spec := authorizationv1.SubjectAccessReviewSpec{User: user}
+	if len(rule.NonResourceURLs) > 0 {
+		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: rule.Verbs[0], Path: strings.TrimSuffix(rule.NonResourceURLs[0], "*")}
+	} else {
+		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]}
+		if len(rule.ResourceNames) > 0 {
+			spec.ResourceAttributes.Name = rule.ResourceNames[0]
+		}
+	}
+	review, err := kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	if err == nil && !review.Status.Allowed {
+		err = fmt.Errorf("%s is not allowed yet to %v: %s", user, rule, review.Status.Reason)
+	}
+	return err
 }

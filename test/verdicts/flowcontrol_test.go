@@ -34,19 +34,20 @@ func TestFlowControlObjects(t *testing.T) {
 	}
 }
 
-// flowControlOf returns the specs and annotations of the objects, and the cells of their table, without those of test cases.
+// flowControlOf returns the specs and annotations of the objects, and the cells of their table, without those of test cases and those
+// that Annex has for its own parts.
 func flowControlOf(ctx context.Context, t *testing.T, s *server, path string) (all [][]any) {
 	t.Helper()
-	isCase := func(name string) bool { return strings.HasPrefix(name, "verdicts") }
+	further := func(name string) bool { return strings.HasPrefix(name, "verdicts") || strings.HasPrefix(name, "annex") }
 	for _, item := range objects(mustAsk(ctx, t, s, request{method: http.MethodGet, path: path}).object["items"]) {
 		o := object(item)
-		if !isCase(o.metadata("name")) {
+		if !further(o.metadata("name")) {
 			all = append(all, []any{o.metadata("name"), item["spec"], member(item, "metadata", "annotations")})
 		}
 	}
 	for _, row := range objects(mustAsk(ctx, t, s, request{method: http.MethodGet, path: path, accept: asTable}).object["rows"]) {
 		cells, _ := row["cells"].([]any)
-		if name, _ := cells[0].(string); isCase(name) {
+		if name, _ := cells[0].(string); further(name) {
 			continue
 		}
 		for i := range cells {

@@ -6,11 +6,13 @@
 // Mandatory objects are kept as they are meant to be, except for how much of the exempt level others may borrow. Suggested
 // objects are created, and updated as long as nobody else has changed them: an annotation tells, see
 // https://kubernetes.io/docs/concepts/cluster-administration/flow-control/#maintenance-of-the-mandatory-and-suggested-configuration-objects.
+// Suggested are those of Kubernetes and further FlowSchemas of whoever makes the control plane.
 package flowcontrol
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -40,11 +42,13 @@ type Controller struct {
 	schemas informers.FlowSchemaInformer
 	levels  informers.PriorityLevelConfigurationInformer
 	synced  []cache.InformerSynced
+	// suggested are all FlowSchemas that are not mandatory.
+	suggested []*flowcontrolv1.FlowSchema
 }
 
-// New returns a controller that reads from the informers, which others start.
-func New(client client.FlowcontrolV1Interface, informers informers.Interface) *Controller {
-	c := &Controller{client: client, schemas: informers.FlowSchemas(), levels: informers.PriorityLevelConfigurations()}
+// New returns a controller that reads from the informers, which others start. The further schemas are kept as suggested ones.
+func New(client client.FlowcontrolV1Interface, informers informers.Interface, further []*flowcontrolv1.FlowSchema) *Controller {
+	c := &Controller{client: client, schemas: informers.FlowSchemas(), levels: informers.PriorityLevelConfigurations(), suggested: suggested(further)}
 	c.synced = []cache.InformerSynced{c.schemas.Informer().HasSynced, c.levels.Informer().HasSynced}
 	return c
 }
@@ -68,6 +72,10 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func suggested(further []*flowcontrolv1.FlowSchema) []*flowcontrolv1.FlowSchema {
+	return append(slices.Clone(bootstrap.SuggestedFlowSchemas), further...)
 }
 
 func (c *Controller) ensure(ctx context.Context) error {
@@ -105,7 +113,7 @@ func (c *Controller) ensure(ctx context.Context) error {
 		},
 		copySpec: func(into, from *flowcontrolv1.FlowSchema) { into.Spec = *from.Spec.DeepCopy() },
 	}
-	if err := schemas.ensure(ctx, bootstrap.SuggestedFlowSchemas, false); err != nil {
+	if err := schemas.ensure(ctx, c.suggested, false); err != nil {
 		return err
 	}
 	return schemas.ensure(ctx, bootstrap.MandatoryFlowSchemas, true)

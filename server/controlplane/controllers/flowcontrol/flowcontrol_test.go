@@ -37,10 +37,16 @@ func TestObjectsAreKept(t *testing.T) {
 		changed(bootstrap.SuggestedFlowSchemaGlobalDefault, 2, map[string]string{autoUpdate: "true"}),
 	)
 	factory := informers.NewSharedInformerFactory(client, 0)
-	controller := flowcontrol.New(client.FlowcontrolV1(), factory.Flowcontrol().V1())
+	further := bootstrap.SuggestedFlowSchemaProbes.DeepCopy()
+	further.Name = "further"
+	controller := flowcontrol.New(client.FlowcontrolV1(), factory.Flowcontrol().V1(), []*flowcontrolv1.FlowSchema{further})
+	existence := flowcontrol.NewExistence(factory.Flowcontrol().V1(), []*flowcontrolv1.FlowSchema{further})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	factory.Start(ctx.Done())
+	if err := existence.Check(nil); err == nil {
+		t.Error("the server is ready before there are all flow schemas")
+	}
 	running.Go(func() {
 		if err := controller.Run(ctx); err != nil {
 			t.Error(err)
@@ -60,10 +66,14 @@ func TestObjectsAreKept(t *testing.T) {
 		"global-default":   bootstrap.SuggestedFlowSchemaGlobalDefault.Spec.MatchingPrecedence,  // ours by annotation: updated
 		"exempt":           bootstrap.MandatoryFlowSchemaExempt.Spec.MatchingPrecedence,         // missing: created
 		"system-node-high": bootstrap.SuggestedFlowSchemaSystemNodeHigh.Spec.MatchingPrecedence, // missing: created
+		"further":          further.Spec.MatchingPrecedence,                                     // not of Kubernetes: created
 	}
 	deadline := time.Now().Add(20 * time.Second)
 	for {
 		diff, err := compare(t.Context(), client, want)
+		if err == nil && diff == "" {
+			err = existence.Check(nil)
+		}
 		if err == nil && diff == "" {
 			break
 		}
@@ -86,8 +96,8 @@ func compare(ctx context.Context, client *fake.Clientset, want map[string]int32)
 	if err != nil {
 		return "", err
 	}
-	if len(schemas.Items) != 11 || len(levels.Items) != 8 {
-		return "", fmt.Errorf("there are %d flow schemas and %d priority levels, want 11 and 8", len(schemas.Items), len(levels.Items))
+	if len(schemas.Items) != 12 || len(levels.Items) != 8 {
+		return "", fmt.Errorf("there are %d flow schemas and %d priority levels, want 12 and 8", len(schemas.Items), len(levels.Items))
 	}
 	got := map[string]int32{}
 	for _, schema := range schemas.Items {
