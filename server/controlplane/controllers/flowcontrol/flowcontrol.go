@@ -150,7 +150,9 @@ func (o objects[T]) ensureOne(ctx context.Context, want T, mandatory bool) error
 	have, err := o.get(want.GetName())
 	if apierrors.IsNotFound(err) {
 		// Clients write the version into what they send, and what is wanted belongs to all servers of the process.
-		_, err = o.writer.Create(ctx, want.DeepCopyObject().(T), metav1.CreateOptions{})
+		created := want.DeepCopyObject().(T)
+		metav1.SetMetaDataAnnotation(metaOf(created), flowcontrolv1.AutoUpdateAnnotationKey, "true")
+		_, err = o.writer.Create(ctx, created, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}

@@ -38,7 +38,7 @@ func TestObjectsAreKept(t *testing.T) {
 	)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	further := bootstrap.SuggestedFlowSchemaProbes.DeepCopy()
-	further.Name = "further"
+	further.Name, further.Annotations = "further", nil
 	controller := flowcontrol.New(client.FlowcontrolV1(), factory.Flowcontrol().V1(), []*flowcontrolv1.FlowSchema{further})
 	existence := flowcontrol.NewExistence(factory.Flowcontrol().V1(), []*flowcontrolv1.FlowSchema{further})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -81,6 +81,10 @@ func TestObjectsAreKept(t *testing.T) {
 			t.Fatalf("%v, precedences (-want,+got):\n%s", err, diff)
 		}
 		<-time.After(10 * time.Millisecond)
+	}
+	created, err := client.FlowcontrolV1().FlowSchemas().Get(t.Context(), "further", metav1.GetOptions{})
+	if err != nil || created.Annotations[autoUpdate] != "true" {
+		t.Errorf("what was created is %v, %v; want it marked as kept", created, err)
 	}
 	if diff := cmp.Diff(library, bootstrap.MandatoryFlowSchemaCatchAll); diff != "" {
 		t.Errorf("the library's own object was changed (-want,+got):\n%s", diff)
