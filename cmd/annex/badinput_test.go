@@ -107,7 +107,7 @@ func TestBadInputEndsWithOneClearLine(t *testing.T) {
 			if code := p.wait(t); code == 0 {
 				t.Error("exit code is 0")
 			}
-			checkOneClearLine(t, p.stderr.text(), tc.want...)
+			checkOneClearLine(t, p.stderr.String(), tc.want...)
 		})
 	}
 }
@@ -122,17 +122,17 @@ func TestSecondProcessOnADataDirectoryIsRefused(t *testing.T) {
 	if code := second.wait(t); code == 0 {
 		t.Error("exit code of the second is 0")
 	}
-	checkOneClearLine(t, second.stderr.text(), dir, strconv.Itoa(first.command.Process.Pid))
+	checkOneClearLine(t, second.stderr.String(), dir, strconv.Itoa(first.command.Process.Pid))
 
 	first.signal(t, syscall.SIGINT)
 	if code := first.wait(t); code != 0 {
-		t.Errorf("exit code of the first is %d, want 0; stderr:\n%s", code, first.stderr.text())
+		t.Errorf("exit code of the first is %d, want 0; stderr:\n%s", code, first.stderr.String())
 	}
 	third := startAnnex(t, args...)
 	third.waitFor(t, &third.stdout, `(?m)^ready in `)
 	third.signal(t, syscall.SIGTERM)
 	if code := third.wait(t); code != 0 {
-		t.Errorf("exit code of the third is %d, want 0; stderr:\n%s", code, third.stderr.text())
+		t.Errorf("exit code of the third is %d, want 0; stderr:\n%s", code, third.stderr.String())
 	}
 }
 
@@ -145,7 +145,7 @@ func TestDamagedLeafCertificatesAreMadeAnew(t *testing.T) {
 		p.waitFor(t, &p.stdout, `(?m)^ready in `)
 		p.signal(t, syscall.SIGINT)
 		if code := p.wait(t); code != 0 {
-			t.Fatalf("exit code in round %d is %d; stderr:\n%s", round, code, p.stderr.text())
+			t.Fatalf("exit code in round %d is %d; stderr:\n%s", round, code, p.stderr.String())
 		}
 		for _, name := range []string{"pki/control-plane.crt", "pki/extension.key", "pki/admin.crt", "kubeconfig"} {
 			path := filepath.Join(dir, name)
@@ -182,7 +182,7 @@ func TestEtcdAwayAtStart(t *testing.T) {
 	p.waitFor(t, &p.stdout, `(?m)^ready in `)
 	p.signal(t, syscall.SIGINT)
 	if code := p.wait(t); code != 0 {
-		t.Errorf("exit code is %d, want 0; stderr:\n%s", code, p.stderr.text())
+		t.Errorf("exit code is %d, want 0; stderr:\n%s", code, p.stderr.String())
 	}
 }
 
@@ -200,8 +200,8 @@ func TestSignalWhileWaitingForEtcd(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it took %s to stop", took)
 	}
-	if strings.Contains(p.stderr.text(), "goroutine ") {
-		t.Errorf("stderr has a stack trace:\n%s", p.stderr.text())
+	if strings.Contains(p.stderr.String(), "goroutine ") {
+		t.Errorf("stderr has a stack trace:\n%s", p.stderr.String())
 	}
 }
 
@@ -219,8 +219,8 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 			_ = p.command.Process.Signal(syscall.SIGINT)
 		}
 	}
-	if strings.Contains(p.stderr.text(), "goroutine ") {
-		t.Errorf("stderr has a stack trace:\n%s", p.stderr.text())
+	if strings.Contains(p.stderr.String(), "goroutine ") {
+		t.Errorf("stderr has a stack trace:\n%s", p.stderr.String())
 	}
 }
 

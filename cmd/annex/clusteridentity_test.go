@@ -84,7 +84,7 @@ func TestMetricsSayWhichCluster(t *testing.T) {
 	for _, p := range []*process{beside, up} {
 		p.signal(t, syscall.SIGINT)
 		if code := p.wait(t); code != 0 {
-			t.Errorf("exit code is %d; stderr:\n%s", code, p.stderr.text())
+			t.Errorf("exit code is %d; stderr:\n%s", code, p.stderr.String())
 		}
 	}
 }

@@ -41,10 +41,10 @@ func TestALostLeaseEndsTheProcessWithoutTheGate(t *testing.T) {
 			if code := p.wait(t); code != 1 {
 				t.Errorf("annex ended with code %d, want 1", code)
 			}
-			if text := p.stdout.text(); !strings.Contains(text, "ending at once, and the embedded etcd with it") {
+			if text := p.stdout.String(); !strings.Contains(text, "ending at once, and the embedded etcd with it") {
 				t.Errorf("annex did not say that its etcd ends:\n%s", text)
 			}
-			checkOneClearLine(t, p.stderr.text(), "somebody-else")
+			checkOneClearLine(t, p.stderr.String(), "somebody-else")
 			// etcd takes its socket away when it is closed, and leaves it when it is killed.
 			if _, err := os.Stat(filepath.Join(dir, "etcd", "client.sock")); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("etcd's socket is still there (%v): etcd was not closed in order", err)
@@ -83,7 +83,7 @@ func TestALostLeaseLeavesAFollowerThatLeadsAgain(t *testing.T) {
 	}
 	p.signal(t, syscall.SIGTERM)
 	if code := p.wait(t); code != 0 {
-		t.Errorf("annex ended with code %d after SIGTERM, want 0\n%s", code, p.stderr.text())
+		t.Errorf("annex ended with code %d after SIGTERM, want 0\n%s", code, p.stderr.String())
 	}
 }
 
@@ -121,7 +121,7 @@ func TestControllersRunAgainstACluster(t *testing.T) {
 	holder := holderOf(t, p, client, "default", "annex-observer")
 	p.signal(t, syscall.SIGTERM)
 	if code := p.wait(t); code != 0 {
-		t.Errorf("annex controllers ended with code %d, want 0\n%s", code, p.stderr.text())
+		t.Errorf("annex controllers ended with code %d, want 0\n%s", code, p.stderr.String())
 	}
 	lease, err := client.CoordinationV1().Leases("default").Get(t.Context(), "annex-observer", metav1.GetOptions{})
 	if err != nil {
@@ -228,9 +228,9 @@ func poll(t *testing.T, p *process, check func(context.Context) error) {
 		select {
 		case <-ticker.C:
 		case <-p.ended:
-			t.Fatalf("annex ended with code %d; last: %v\nstdout:\n%s\nstderr:\n%s", p.code, err, p.stdout.text(), p.stderr.text())
+			t.Fatalf("annex ended with code %d; last: %v\nstdout:\n%s\nstderr:\n%s", p.code, err, p.stdout.String(), p.stderr.String())
 		case <-deadline:
-			t.Fatalf("still: %v\nstdout:\n%s\nstderr:\n%s", err, p.stdout.text(), p.stderr.text())
+			t.Fatalf("still: %v\nstdout:\n%s\nstderr:\n%s", err, p.stdout.String(), p.stderr.String())
 		}
 	}
 }

@@ -49,16 +49,16 @@ func TestMetricsCanBeDisabled(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("no metrics of requests: %v\n%s", err, p.stderr.text())
+			t.Fatalf("no metrics of requests: %v\n%s", err, p.stderr.String())
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-p.ended:
-			t.Fatalf("the control plane ended:\n%s", p.stderr.text())
+			t.Fatalf("the control plane ended:\n%s", p.stderr.String())
 		}
 	}
 	p.signal(t, syscall.SIGTERM)
 	if code := p.wait(t); code != 0 {
-		t.Errorf("exit code is %d; stderr:\n%s", code, p.stderr.text())
+		t.Errorf("exit code is %d; stderr:\n%s", code, p.stderr.String())
 	}
 }

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -12,10 +11,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kube-annex/annex/test/syncbuffer"
 )
 
 // asAnnex makes the test binary behave as annex itself, so that tests run real processes without building another binary.
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 // process is a running annex.
 type process struct {
 	command *exec.Cmd
-	stdout  lines
-	stderr  lines
+	stdout  syncbuffer.Buffer
+	stderr  syncbuffer.Buffer
 	ended   chan struct{}
 	code    int
 }
@@ -77,27 +77,27 @@ func (p *process) wait(t *testing.T) int {
 	case <-p.ended:
 		return p.code
 	case <-time.After(patience):
-		t.Fatalf("annex still runs after %s\nstdout:\n%s\nstderr:\n%s", patience, p.stdout.text(), p.stderr.text())
+		t.Fatalf("annex still runs after %s\nstdout:\n%s\nstderr:\n%s", patience, p.stdout.String(), p.stderr.String())
 		return 0
 	}
 }
 
 // waitFor returns once a line of the output matches.
-func (p *process) waitFor(t *testing.T, output *lines, pattern string) {
+func (p *process) waitFor(t *testing.T, output *syncbuffer.Buffer, pattern string) {
 	t.Helper()
 	wanted := regexp.MustCompile(pattern)
 	deadline := time.After(patience)
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	for !wanted.MatchString(output.text()) {
+	for !wanted.MatchString(output.String()) {
 		select {
 		case <-p.ended:
-			if wanted.MatchString(output.text()) {
+			if wanted.MatchString(output.String()) {
 				return
 			}
-			t.Fatalf("annex ended with code %d before it said %q\nstdout:\n%s\nstderr:\n%s", p.code, pattern, p.stdout.text(), p.stderr.text())
+			t.Fatalf("annex ended with code %d before it said %q\nstdout:\n%s\nstderr:\n%s", p.code, pattern, p.stdout.String(), p.stderr.String())
 		case <-deadline:
-			t.Fatalf("annex did not say %q within %s\nstdout:\n%s\nstderr:\n%s", pattern, patience, p.stdout.text(), p.stderr.text())
+			t.Fatalf("annex did not say %q within %s\nstdout:\n%s\nstderr:\n%s", pattern, patience, p.stdout.String(), p.stderr.String())
 		case <-ticker.C:
 		}
 	}
@@ -108,24 +108,6 @@ func (p *process) signal(t *testing.T, signal syscall.Signal) {
 	if err := p.command.Process.Signal(signal); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// lines is an output that can be read while it is written.
-type lines struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.Write(p)
-}
-
-func (l *lines) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.String()
 }
 
 // checkOneClearLine checks the promise for every error: one line, which begins with the program's name, and no stack trace.

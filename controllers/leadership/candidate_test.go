@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/test/syncbuffer"
 )
 
 // candidate is a candidate that runs until it is stopped or the test ends.
@@ -23,7 +24,7 @@ type candidate struct {
 	t        *testing.T
 	who      string
 	registry metrics.KubeRegistry
-	log      *syncBuffer
+	log      *syncbuffer.Buffer
 	cancel   context.CancelFunc
 	done     chan struct{}
 	err      error
@@ -94,7 +95,7 @@ func (s *stage) candidate(who string, change ...func(*plan)) *candidate {
 
 func run(t *testing.T, p *plan, who string, groups ...leadership.Group) *candidate {
 	t.Helper()
-	c := &candidate{t: t, who: who, log: &syncBuffer{}, registry: metrics.NewKubeRegistry(), done: make(chan struct{}), exits: make(chan error, 10)}
+	c := &candidate{t: t, who: who, log: &syncbuffer.Buffer{}, registry: metrics.NewKubeRegistry(), done: make(chan struct{}), exits: make(chan error, 10)}
 	p.options.BeforeExit = func(why error) {
 		if !p.exits {
 			t.Errorf("%s ends: %v; its log:\n%s", who, why, c.log)

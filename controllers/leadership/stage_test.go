@@ -4,7 +4,6 @@
 package leadership_test
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -199,23 +198,6 @@ func within(t testing.TB, what string, got, low, high time.Duration) {
 	if got < low || got > high {
 		t.Errorf("%s took %s, want between %s and %s", what, got.Round(time.Millisecond), low, high)
 	}
-}
-
-type syncBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }
 
 func wantIn(t testing.TB, what, text string, parts ...string) {

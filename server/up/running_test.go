@@ -4,13 +4,11 @@
 package up
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	multiclusterv1alpha1 "github.com/kube-annex/annex/apis/multicluster/v1alpha1"
 	"github.com/kube-annex/annex/controllers/clusterclaims/clusterid"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
+	"github.com/kube-annex/annex/test/syncbuffer"
 )
 
 // patience is how long anything may take on a busy machine.
@@ -30,7 +29,7 @@ const patience = time.Minute
 type running struct {
 	server *Server
 	dir    string
-	out    *output
+	out    *syncbuffer.Buffer
 	cancel context.CancelFunc
 	ended  chan struct{}
 	err    error
@@ -59,7 +58,7 @@ func begin(t *testing.T, dir string, change ...func(*Options)) *running {
 	for _, f := range change {
 		f(o)
 	}
-	r := &running{dir: dir, out: &output{}, ended: make(chan struct{})}
+	r := &running{dir: dir, out: &syncbuffer.Buffer{}, ended: make(chan struct{})}
 	o.Out = r.out
 	completed, err := o.Complete()
 	if err != nil {
@@ -81,9 +80,9 @@ func (r *running) waitReady(t *testing.T) {
 	select {
 	case <-r.server.Ready():
 	case <-r.ended:
-		t.Fatalf("server ended before it was ready: %v\n%s", r.err, r.out.text())
+		t.Fatalf("server ended before it was ready: %v\n%s", r.err, r.out.String())
 	case <-time.After(patience):
-		t.Fatalf("server is not ready after %s:\n%s", patience, r.out.text())
+		t.Fatalf("server is not ready after %s:\n%s", patience, r.out.String())
 	}
 }
 
@@ -93,11 +92,11 @@ func (r *running) waitFor(t *testing.T, text string) {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
 	deadline := time.After(patience)
-	for !strings.Contains(r.out.text(), text) {
+	for !strings.Contains(r.out.String(), text) {
 		select {
 		case <-ticker.C:
 		case <-deadline:
-			t.Fatalf("server did not say %q within %s:\n%s", text, patience, r.out.text())
+			t.Fatalf("server did not say %q within %s:\n%s", text, patience, r.out.String())
 		}
 	}
 }
@@ -107,7 +106,7 @@ func await(t *testing.T, r *running, what string, done <-chan struct{}) {
 	select {
 	case <-done:
 	case <-time.After(patience):
-		t.Fatalf("server did not %s within %s:\n%s", what, patience, r.out.text())
+		t.Fatalf("server did not %s within %s:\n%s", what, patience, r.out.String())
 	}
 }
 
@@ -117,29 +116,11 @@ func (r *running) stop(t *testing.T) {
 	select {
 	case <-r.ended:
 		if r.err != nil {
-			t.Errorf("server ended with %v\n%s", r.err, r.out.text())
+			t.Errorf("server ended with %v\n%s", r.err, r.out.String())
 		}
 	case <-time.After(patience):
-		t.Fatalf("server has not stopped after %s:\n%s", patience, r.out.text())
+		t.Fatalf("server has not stopped after %s:\n%s", patience, r.out.String())
 	}
-}
-
-// output is what a server says; it can be read while it is written.
-type output struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buffer.Write(p)
-}
-
-func (o *output) text() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buffer.String()
 }
 
 func createClaim(t *testing.T, config *rest.Config, name string) {

@@ -218,7 +218,7 @@ func TestWatchesEndCleanlyWhenStopped(t *testing.T) {
 				t.Errorf("the watch of %s ended with %v, want an orderly end", path, err)
 			}
 		case <-time.After(patience):
-			t.Fatalf("the watch of %s did not end:\n%s", path, server.out.text())
+			t.Fatalf("the watch of %s did not end:\n%s", path, server.out.String())
 		}
 	}
 	server.stop(t)
@@ -267,7 +267,7 @@ func TestRequestsUnderWayAreAnswered(t *testing.T) {
 			t.Errorf("the request under way ended with %v", err)
 		}
 	case <-time.After(patience):
-		t.Fatalf("the request under way was not answered:\n%s", first.out.text())
+		t.Fatalf("the request under way was not answered:\n%s", first.out.String())
 	}
 	first.stop(t)
 	if diff := cmp.Diff([]string{"late.example.com"}, claimsOf(t, run(t, dir).server.AdminConfig())); diff != "" {

@@ -4,7 +4,6 @@
 package failures
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +29,7 @@ import (
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 	"github.com/kube-annex/annex/server/up"
 	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/syncbuffer"
 )
 
 // patience is how long anything may take on a machine that has much else to do. A full etcd tries to make room for a twentieth of the time,
@@ -47,7 +46,7 @@ type annex struct {
 	extension string
 
 	server *up.Server
-	out    *output
+	out    *syncbuffer.Buffer
 	cancel context.CancelFunc
 	ended  chan struct{}
 	err    error
@@ -91,7 +90,7 @@ func (a *annex) begin() {
 		a.t.Fatal(err)
 	}
 	o.Extension.Serving.Listener, a.extension = listener, listener.Addr().String()
-	a.out = &output{}
+	a.out = &syncbuffer.Buffer{}
 	o.Out = a.out
 	// A server that cannot write, and so not give its Leases back, tries until they expire when it is told to stop.
 	timings := &o.Leadership.Timings
@@ -283,22 +282,4 @@ func (a *annex) read(elements ...string) []byte {
 		a.t.Fatal(err)
 	}
 	return content
-}
-
-// output is what a server says; it can be read while it is written.
-type output struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buffer.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buffer.String()
 }

@@ -6,10 +6,8 @@
 package harness
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/kube-annex/annex/controllers/clusterclaims/clusterid"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 	"github.com/kube-annex/annex/server/up"
+	"github.com/kube-annex/annex/test/syncbuffer"
 )
 
 // startTimeout is generous: on a shared machine many servers may start at once.
@@ -44,7 +43,7 @@ type running struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
-	output *syncBuffer
+	output *syncbuffer.Buffer
 }
 
 // Start runs Annex until the test ends, without the claim id.k8s.io. Each configure function may change the options first.
@@ -104,7 +103,7 @@ func (s *Server) Restart(t testing.TB) {
 
 func (s *Server) start(t testing.TB) {
 	t.Helper()
-	output := &syncBuffer{}
+	output := &syncbuffer.Buffer{}
 	options := *s.options
 	options.Out = output
 	completed, err := options.Complete()
@@ -149,22 +148,4 @@ func (s *Server) makeClients() (err error) {
 		return fmt.Errorf("dynamic client: %w", err)
 	}
 	return nil
-}
-
-// syncBuffer collects output while a test may read it.
-type syncBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }

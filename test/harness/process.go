@@ -15,13 +15,15 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kube-annex/annex/test/syncbuffer"
 )
 
 // Process is `annex up` as a child process, for tests that kill it.
 type Process struct {
 	command *exec.Cmd
 	dataDir string
-	output  *syncBuffer
+	output  *syncbuffer.Buffer
 	done    chan struct{}
 	waitErr error
 }
@@ -30,7 +32,7 @@ type Process struct {
 // is killed when the test ends.
 func StartProcess(t testing.TB, binary, dataDir string, args ...string) *Process {
 	t.Helper()
-	p := &Process{dataDir: dataDir, output: &syncBuffer{}, done: make(chan struct{})}
+	p := &Process{dataDir: dataDir, output: &syncbuffer.Buffer{}, done: make(chan struct{})}
 	p.command = exec.Command(binary, append([]string{"up", "--data-dir", dataDir, "--secure-port", "0", "--extension-port", "0"}, args...)...)
 	p.command.Stdout, p.command.Stderr = p.output, p.output
 	if err := p.command.Start(); err != nil {

@@ -12,13 +12,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/kube-annex/annex/server/pki"
 	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/syncbuffer"
 )
 
 const (
@@ -33,7 +33,7 @@ var plain, careless *annex
 type annex struct {
 	command *exec.Cmd
 	ended   chan struct{}
-	output  *syncBuffer
+	output  *syncbuffer.Buffer
 
 	dataDir string
 	// host and extension are where the two servers listen.
@@ -106,7 +106,7 @@ func (a *annex) check() error {
 
 // launch starts the binary on free ports.
 func launch(binary, dataDir string, args ...string) (*annex, error) {
-	a := &annex{dataDir: dataDir, ended: make(chan struct{}), output: &syncBuffer{}}
+	a := &annex{dataDir: dataDir, ended: make(chan struct{}), output: &syncbuffer.Buffer{}}
 	a.command = exec.Command(binary, append([]string{"up", "--data-dir", dataDir, "--secure-port", "0", "--extension-port", "0"}, args...)...)
 	a.command.Stdout, a.command.Stderr = a.output, a.output
 	if err := a.command.Start(); err != nil {
@@ -160,22 +160,4 @@ func (a *annex) waitReady() error {
 	}
 	a.pki, err = pki.Open(filepath.Join(a.dataDir, "pki"))
 	return err
-}
-
-// syncBuffer collects output while a test may read it.
-type syncBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }
