@@ -157,13 +157,23 @@ func TestTheHostIsAway(t *testing.T) {
 	})
 	l.WaitFor(t, 10)
 
-	// What the host has said just before it goes holds for a TTL.
-	first := time.Now()
-	for _, c := range []*caller{known, account} {
-		if a := c.ask(t.Context()); a.code != http.StatusOK {
-			t.Fatalf("%s: %v", c.name, a.err)
+	// What the host has said just before it goes holds for a TTL. On a machine with too much to do it may say it too slowly.
+	var first time.Time
+	eventually(t, "the host has said it just before", func(ctx context.Context) error {
+		if !first.IsZero() && time.Since(first) < 2*ttl {
+			return errors.New("what it has said before may still hold")
 		}
-	}
+		first = time.Now()
+		for _, c := range []*caller{known, account} {
+			if a := c.ask(ctx); a.code != http.StatusOK {
+				return fmt.Errorf("%s: %w", c.name, a.err)
+			}
+		}
+		if took := time.Since(first); took > ttl/4 {
+			return fmt.Errorf("it took %s", took)
+		}
+		return nil
+	})
 	u.process.Kill()
 	gone := time.Now()
 	stop := asking(t, 100*time.Millisecond, known, account, unknown, forged, nobody)
