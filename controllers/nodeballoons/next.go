@@ -18,6 +18,10 @@ import (
 const (
 	// retryRefused is the least time between two attempts at a size that was refused for good.
 	retryRefused = time.Minute
+	// retryUnseen is the same for so long after a change of the node as kube-apiserver may judge by what the node was before: it learns of
+	// it when this controller does, or later.
+	retryUnseen = 2 * time.Second
+	unseenTime  = 10 * time.Second
 	// retryFit is how often a balloon that was displaced looks for room.
 	retryFit = 10 * time.Second
 	// answerTime is how long a kubelet may take to answer a resize before people are told that it does not.

@@ -42,9 +42,9 @@ func (d *decision) ask(asks, granted size) {
 	m := &d.change.memory
 	reverted := d.lasting() == v1alpha1.ReasonReverted || d.balloon != nil && m.reverted == d.attempt()
 	switch {
-	case m.why != "" && d.now.Sub(m.refused) < retryRefused:
+	case m.why != "" && d.now.Sub(m.refused) < m.retry():
 		d.giveUp(asks, granted)
-		d.lookAgain(retryRefused - d.now.Sub(m.refused))
+		d.lookAgain(m.retry() - d.now.Sub(m.refused))
 		d.settled(v1alpha1.ReasonInfeasible, m.why)
 	case reverted && !granted.covers(d.wish):
 		d.giveUp(asks, granted)
@@ -54,6 +54,9 @@ func (d *decision) ask(asks, granted size) {
 	default:
 		d.request(d.wish)
 		m.asked, m.waiting = d.now, time.Time{}
+		if before := sizeOf(d.before.Allocatable); before != (size{}) && before != d.allocatable {
+			m.changed = d.now
+		}
 		d.trying(granted, fmt.Sprintf("resizing the balloon from %s to %s", granted, d.wish))
 	}
 }
@@ -71,7 +74,7 @@ func (d *decision) asked(granted size) {
 	}
 	switch pending.Reason {
 	case corev1.PodReasonInfeasible:
-		m.refused, m.why = d.now, messageOf(pending)
+		m.refused, m.why, m.changed = d.now, messageOf(pending), time.Time{}
 		d.giveUp(d.wish, granted)
 		d.lookAgain(retryRefused)
 		d.settled(v1alpha1.ReasonInfeasible, m.why)

@@ -46,6 +46,8 @@ type memory struct {
 	// refused is when the API or the kubelet last refused a size for good, and why.
 	refused time.Time
 	why     string
+	// changed is when the node was found to be another than status says, just before a size was asked for.
+	changed time.Time
 	// reverted is for which generation and node the balloon last went back; what is watched may not show it yet.
 	reverted attempt
 }
@@ -65,6 +67,14 @@ func (m memory) about(pod string, wanted size) memory {
 		return memory{pod: pod, wanted: wanted, generation: m.generation}
 	}
 	return m
+}
+
+// retry is the least time between two attempts at a size that was refused.
+func (m memory) retry() time.Duration {
+	if !m.changed.IsZero() && m.refused.Sub(m.changed) < unseenTime {
+		return retryUnseen
+	}
+	return retryRefused
 }
 
 // ahead tells whether the pod has been resized since it looked like this.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -96,6 +97,39 @@ func TestRefusedResizesAreTriedOnceAMinute(t *testing.T) {
 	}
 	if n := len(c.events.waiting); n != 2 {
 		t.Errorf("there are %d events, want one on the node and one on the NodeBalloon", n)
+	}
+}
+
+// TestRefusalsByWhatTheNodeWasAreTriedSoon has kube-apiserver judge by what a node was before it became larger.
+func TestRefusalsByWhatTheNodeWasAreTriedSoon(t *testing.T) {
+	t.Parallel()
+	a := &api{refusal: apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "balloon-1", errors.New("by a test"))}
+	a.refusal.ErrStatus.APIVersion, a.refusal.ErrStatus.Kind = "v1", "Status"
+	c := testController(t, a)
+	v := view{name: "n", node: testNode(), balloon: testBalloon(v1alpha1.NodeBalloonSpec{BalloonSize: size{2000, gi}.list()}), pod: testPod(floor(), floor())}
+	v.balloon.Status.NodeUID, v.balloon.Status.Allocatable = v.node.UID, size{1000, gi}.list()
+	var attempts []int
+	for second := 0; second <= 80; second++ {
+		v.now, v.memory = start.Add(time.Duration(second)*time.Second), c.memories["n"]
+		before := a.resizes
+		decided, err := c.decide(t.Context(), v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := c.do(t.Context(), v, decided)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.resizes > before {
+			attempts = append(attempts, second)
+			if want := map[bool]time.Duration{true: retryUnseen, false: retryRefused}[second < 10]; after != want {
+				t.Errorf("after %d seconds it looks again in %s, want %s", second, after, want)
+			}
+		}
+		v.balloon.Status = a.status
+	}
+	if diff := cmp.Diff([]int{0, 2, 4, 6, 8, 10, 70}, attempts); diff != "" {
+		t.Errorf("seconds with attempts (-want,+got):\n%s", diff)
 	}
 }
 
