@@ -52,19 +52,23 @@ func run(ctx context.Context, out io.Writer) error {
 	features := informers.Features().V1alpha1().Features()
 	claims := informers.Multicluster().V1alpha1().ClusterClaims()
 	balloons := informers.Node().V1alpha1().NodeBalloons()
-	seen := make(chan string, 16)
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	seen := make(chan string)
 	for kind, informer := range map[string]cache.SharedIndexInformer{"Feature": features.Informer(), "ClusterClaim": claims.Informer(), "NodeBalloon": balloons.Informer()} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{AddFunc: func(obj any, initial bool) {
-			if !initial {
-				seen <- fmt.Sprintf("saw %s %s appear", kind, obj.(metav1.Object).GetName())
+			if initial {
+				return
+			}
+			select {
+			case seen <- kind + " " + obj.(metav1.Object).GetName():
+			case <-watching.Done():
 			}
 		}})
 		if err != nil {
 			return err
 		}
 	}
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
 	informers.StartWithContext(watching)
 	for kind, synced := range informers.WaitForCacheSync(watching.Done()) {
 		if !synced {
@@ -84,10 +88,12 @@ func run(ctx context.Context, out io.Writer) error {
 	if _, err := client.NodeV1alpha1().NodeBalloons().Apply(ctx, balloon, apply); err != nil {
 		return err
 	}
-	for range 3 {
+	// Others may make objects meanwhile.
+	for missing := map[string]bool{"Feature TypedClient": true, "ClusterClaim typed-client.example.com": true, "NodeBalloon typed-client": true}; len(missing) > 0; {
 		select {
-		case line := <-seen:
-			if _, err := fmt.Fprintln(out, line); err != nil {
+		case what := <-seen:
+			delete(missing, what)
+			if _, err := fmt.Fprintf(out, "saw %s appear\n", what); err != nil {
 				return err
 			}
 		case <-ctx.Done():
