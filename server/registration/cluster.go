@@ -126,8 +126,8 @@ func itemsOf(objects []Object) ([]*item, error) {
 }
 
 // served leaves out what the cluster has no kind for: one without priority and fairness works without flow schemas.
-func (c *Cluster) served(items []*item) (kept, skipped []*item, err error) {
-	_, err = c.discovery.ServerResourcesForGroupVersion(flowcontrolv1.SchemeGroupVersion.String())
+func (c *Cluster) served(ctx context.Context, items []*item) (kept, skipped []*item, err error) {
+	_, err = c.reviews.Discovery().ServerResourcesForGroupVersionWithContext(ctx, flowcontrolv1.SchemeGroupVersion.String())
 	if err == nil {
 		return items, nil, nil
 	}

@@ -4,7 +4,7 @@
 // Package registration is what has to be in a cluster for the extension apiserver, and how it gets there and away again.
 //
 // Objects is the one place that says what there is: `annex register` applies it, `annex unregister` deletes it, `annex up`
-// takes its APIServices from it, and artifacts/deploy is compared with it by a test.
+// takes its APIServices, rights and FlowSchemas from it, and artifacts/deploy is compared with it by a test.
 //
 // Register changes nothing before it knows that all will succeed: no object of that name belongs to someone else, the user
 // has every right, and the cluster accepts every object in a dry run. APIServices come last, since a cluster whose

@@ -53,7 +53,7 @@ func (c *Cluster) Register(ctx context.Context, r Registration, dryRun bool, rep
 	if err != nil {
 		return err
 	}
-	items, skipped, err := c.served(items)
+	items, skipped, err := c.served(ctx, items)
 	if err != nil {
 		return err
 	}

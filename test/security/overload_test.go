@@ -23,7 +23,7 @@ import (
 
 // aside is how long others may have to wait at one server while somebody holds all the places of their priority level. A body has to come
 // within five seconds, and priority and fairness may give the places to the same somebody once more before it has seen how long his
-// requests take. Without the former it is until the time for a request is over, after sixty.
+// requests take. Without the former it is until places of other levels are lent, or the time for a request is over, after sixty.
 const aside = 15 * time.Second
 
 // asideAt is how long others may have to wait at a door: the control plane passes them on to the other server.
