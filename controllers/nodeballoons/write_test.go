@@ -66,6 +66,21 @@ func testController(t *testing.T, a *api) *Controller {
 	return c
 }
 
+// lookAfter has the controller look at the node so many seconds after the start, and returns when it will look again.
+func lookAfter(t *testing.T, c *Controller, v *view, seconds int) time.Duration {
+	t.Helper()
+	v.now, v.memory = start.Add(time.Duration(seconds)*time.Second), c.memories[v.name]
+	decided, err := c.decide(t.Context(), *v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := c.do(t.Context(), *v, decided)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return after
+}
+
 // TestRefusedResizesAreTriedOnceAMinute looks at a node each ten seconds, as if something happened to it all the time.
 func TestRefusedResizesAreTriedOnceAMinute(t *testing.T) {
 	t.Parallel()
@@ -74,15 +89,7 @@ func TestRefusedResizesAreTriedOnceAMinute(t *testing.T) {
 	c := testController(t, a)
 	v := view{name: "n", node: testNode(), balloon: testBalloon(v1alpha1.NodeBalloonSpec{BalloonSize: size{2000, gi}.list()}), pod: testPod(floor(), floor())}
 	for second := 0; second <= 120; second += 10 {
-		v.now, v.memory = start.Add(time.Duration(second)*time.Second), c.memories["n"]
-		decided, err := c.decide(t.Context(), v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		after, err := c.do(t.Context(), v, decided)
-		if err != nil {
-			t.Fatal(err)
-		}
+		after := lookAfter(t, c, &v, second)
 		if left := retryRefused - time.Duration(second%60)*time.Second; after != left {
 			t.Errorf("after %d seconds it looks again in %s, want %s", second, after, left)
 		}
@@ -110,16 +117,8 @@ func TestRefusalsByWhatTheNodeWasAreTriedSoon(t *testing.T) {
 	v.balloon.Status.NodeUID, v.balloon.Status.Allocatable = v.node.UID, size{1000, gi}.list()
 	var attempts []int
 	for second := 0; second <= 80; second++ {
-		v.now, v.memory = start.Add(time.Duration(second)*time.Second), c.memories["n"]
 		before := a.resizes
-		decided, err := c.decide(t.Context(), v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		after, err := c.do(t.Context(), v, decided)
-		if err != nil {
-			t.Fatal(err)
-		}
+		after := lookAfter(t, c, &v, second)
 		if a.resizes > before {
 			attempts = append(attempts, second)
 			if want := map[bool]time.Duration{true: retryUnseen, false: retryRefused}[second < 10]; after != want {
