@@ -61,7 +61,7 @@ func TestManager(t *testing.T) {
 
 	// Nothing was refused on the way: the account may do all that a manager does.
 	for name, m := range map[string]*managerProcess{"first": first, "second": second, "third": third} {
-		if said := m.said(); strings.Contains(said, "is forbidden: User") {
+		if said := m.String(); strings.Contains(said, "is forbidden: User") {
 			t.Errorf("the %s manager was refused something:\n%s", name, said)
 		}
 	}

@@ -4,7 +4,6 @@
 package ecosystem
 
 import (
-	"bytes"
 	"crypto/tls"
 	"io"
 	"net"
@@ -13,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,21 +21,20 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/syncbuffer"
 )
 
 // patience is how long anything may take on a busy machine.
 const patience = time.Minute
 
-// managerProcess is a running test/manager.
+// managerProcess is a running test/manager, and what it says.
 type managerProcess struct {
+	syncbuffer.Buffer
 	health, metrics string
 
 	command *exec.Cmd
 	ended   chan struct{}
 	err     error
-
-	mu     sync.Mutex
-	output bytes.Buffer
 }
 
 func startManager(t *testing.T, kubeconfig string) *managerProcess {
@@ -59,30 +56,17 @@ func startManager(t *testing.T, kubeconfig string) *managerProcess {
 	return m
 }
 
-// Write collects what the process says.
-func (m *managerProcess) Write(p []byte) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.output.Write(p)
-}
-
-func (m *managerProcess) said() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.output.String()
-}
-
 // waitFor returns once the process has said something.
 func (m *managerProcess) waitFor(t *testing.T, text string) {
 	t.Helper()
 	deadline := time.After(patience)
-	for !strings.Contains(m.said(), text) {
+	for !strings.Contains(m.String(), text) {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-m.ended:
-			t.Fatalf("the manager ended before it said %q: %v\n%s", text, m.err, m.said())
+			t.Fatalf("the manager ended before it said %q: %v\n%s", text, m.err, m.String())
 		case <-deadline:
-			t.Fatalf("the manager did not say %q within %s; it said:\n%s", text, patience, m.said())
+			t.Fatalf("the manager did not say %q within %s; it said:\n%s", text, patience, m.String())
 		}
 	}
 }
@@ -110,12 +94,12 @@ func (m *managerProcess) wantStatus(t *testing.T, url, token string, want int) s
 			return string(body)
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("GET %s: %v; the manager said:\n%s", url, err, m.said())
+			t.Fatalf("GET %s: %v; the manager said:\n%s", url, err, m.String())
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-m.ended:
-			t.Fatalf("the manager ended: %v\n%s", m.err, m.said())
+			t.Fatalf("the manager ended: %v\n%s", m.err, m.String())
 		}
 	}
 }
@@ -138,10 +122,10 @@ func (m *managerProcess) end(t *testing.T, signal syscall.Signal) {
 	select {
 	case <-m.ended:
 	case <-time.After(patience):
-		t.Fatalf("the manager did not end within %s; it said:\n%s", patience, m.said())
+		t.Fatalf("the manager did not end within %s; it said:\n%s", patience, m.String())
 	}
-	if m.err != nil && !strings.Contains(m.said(), "leader election lost") {
-		t.Errorf("the manager ended with %v; it said:\n%s", m.err, m.said())
+	if m.err != nil && !strings.Contains(m.String(), "leader election lost") {
+		t.Errorf("the manager ended with %v; it said:\n%s", m.err, m.String())
 	}
 }
 

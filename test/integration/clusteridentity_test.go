@@ -152,13 +152,13 @@ func TestClusterIdentityExample(t *testing.T) {
 		defer ticker.Stop()
 		deadline := time.After(time.Minute)
 		for {
-			if found := regexp.MustCompile(pattern).FindStringSubmatch(program.said()); found != nil {
+			if found := regexp.MustCompile(pattern).FindStringSubmatch(program.String()); found != nil {
 				return found
 			}
 			select {
 			case <-ticker.C:
 			case <-deadline:
-				t.Fatalf("the program did not say %s:\n%s", pattern, program.said())
+				t.Fatalf("the program did not say %s:\n%s", pattern, program.String())
 			}
 		}
 	}
@@ -184,6 +184,6 @@ func TestClusterIdentityExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := program.command.Wait(); err != nil {
-		t.Errorf("the program ended with %v; it said:\n%s", err, program.said())
+		t.Errorf("the program ended with %v; it said:\n%s", err, program.String())
 	}
 }

@@ -47,7 +47,7 @@ func TestFeatureReporterExample(t *testing.T) {
 			select {
 			case <-ticker.C:
 			case <-deadline:
-				t.Fatalf("%s: not within a minute; last seen: %v; the program said:\n%s", what, saw, program.said())
+				t.Fatalf("%s: not within a minute; last seen: %v; the program said:\n%s", what, saw, program.String())
 			}
 		}
 	}
@@ -82,16 +82,16 @@ func TestFeatureReporterExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait("a loud greeting", func() (bool, any) { return strings.Contains(program.said(), "hello!"), nil })
-	if strings.Contains(program.said(), "good day") {
-		t.Errorf("a gate that the command line turned off is on; the program said:\n%s", program.said())
+	wait("a loud greeting", func() (bool, any) { return strings.Contains(program.String(), "hello!"), nil })
+	if strings.Contains(program.String(), "good day") {
+		t.Errorf("a gate that the command line turned off is on; the program said:\n%s", program.String())
 	}
 
 	if err := program.command.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	if err := program.command.Wait(); err != nil {
-		t.Errorf("the program ended with %v; it said:\n%s", err, program.said())
+		t.Errorf("the program ended with %v; it said:\n%s", err, program.String())
 	}
 	if list, err := leases.List(t.Context(), reporters); err != nil || len(list.Items) > 0 {
 		t.Errorf("the Lease is left (%v): %v", err, list)

@@ -4,11 +4,9 @@
 package integration
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,25 +14,13 @@ import (
 
 	multiclusterv1alpha1 "github.com/kube-annex/annex/apis/multicluster/v1alpha1"
 	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/syncbuffer"
 )
 
-// copyOf is a running copy of the example.
+// copyOf is a running copy of the example, and what it says.
 type copyOf struct {
+	syncbuffer.Buffer
 	command *exec.Cmd
-	mu      sync.Mutex
-	output  bytes.Buffer
-}
-
-func (c *copyOf) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.output.Write(p)
-}
-
-func (c *copyOf) said() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.output.String()
 }
 
 // TestLeaderElectedControllerExample runs two copies and kills the one that leads.
@@ -52,20 +38,20 @@ func TestLeaderElectedControllerExample(t *testing.T) {
 	first := waitForID(t, server, copies, "one", "")
 	var leader, follower *copyOf
 	for i, c := range copies {
-		if strings.Contains(c.said(), first) {
+		if strings.Contains(c.String(), first) {
 			leader, follower = c, copies[1-i]
 		}
 	}
-	if leader == nil || strings.Contains(follower.said(), "Acquired the Lease") {
-		t.Fatalf("the ConfigMap was written by %s, but the copies said:\n%s\nand:\n%s", first, copies[0].said(), copies[1].said())
+	if leader == nil || strings.Contains(follower.String(), "Acquired the Lease") {
+		t.Fatalf("the ConfigMap was written by %s, but the copies said:\n%s\nand:\n%s", first, copies[0].String(), copies[1].String())
 	}
 	if err := leader.command.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	killed := time.Now()
 	second := waitForID(t, server, copies, "one", first)
-	if !strings.Contains(follower.said(), second) {
-		t.Errorf("the ConfigMap was written by %s, but the remaining copy said:\n%s", second, follower.said())
+	if !strings.Contains(follower.String(), second) {
+		t.Errorf("the ConfigMap was written by %s, but the remaining copy said:\n%s", second, follower.String())
 	}
 	// The Lease lasts 3 s; the rest is for a busy machine.
 	if took := time.Since(killed); took > 10*time.Second {
@@ -98,7 +84,7 @@ func waitForID(t *testing.T, server *harness.Server, copies []*copyOf, id, forme
 		case <-ticker.C:
 		case <-deadline:
 			t.Fatalf("the ConfigMap is %v (%v), want id %s from another writer than %q; the copies said:\n%s\nand:\n%s",
-				configMap.Data, err, id, former, copies[0].said(), copies[1].said())
+				configMap.Data, err, id, former, copies[0].String(), copies[1].String())
 		}
 	}
 }

@@ -69,11 +69,11 @@ func startMinimal(t *testing.T, binary, dir string) *exec.Cmd {
 		}
 	})
 	deadline := time.After(time.Minute)
-	for !strings.Contains(c.said(), "ready: kubectl") {
+	for !strings.Contains(c.String(), "ready: kubectl") {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-deadline:
-			t.Fatalf("the program is not ready; it said:\n%s", c.said())
+			t.Fatalf("the program is not ready; it said:\n%s", c.String())
 		}
 	}
 	return c.command
