@@ -23,7 +23,7 @@ import (
 
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
 	"github.com/kube-annex/annex/clusteridentity"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 const (
@@ -34,7 +34,7 @@ const (
 
 // cluster is a server whose claims a test changes.
 type cluster struct {
-	*harness.Server
+	*framework.Server
 	t *testing.T
 }
 
@@ -111,7 +111,7 @@ func check(t *testing.T, identity clusteridentity.Identity) {
 
 // TestFollowing has one server, whose claims are changed by one subtest after the other.
 func TestFollowing(t *testing.T) {
-	server := harness.Start(t)
+	server := framework.Start(t)
 	for _, test := range []struct {
 		name string
 		run  func(*cluster)
@@ -133,20 +133,10 @@ func testLife(c *cluster) {
 	source, _ := c.follow(c.Config)
 	c.until(source, "a cluster without an id")
 	c.create(idClaim, "1")
-	began := time.Now()
 	c.until(source, "1 in no set")
-	if took := time.Since(began); took > 5*time.Second {
-		c.t.Errorf("an id was told after %s", took)
-	}
 	c.create("example.com", "of no concern")
 	set := c.create(setClaim, "of-1.example")
-	began = time.Now()
 	first := c.until(source, "1 in of-1.example")
-	if took := time.Since(began); took > 5*time.Second {
-		c.t.Errorf("a membership was told after %s", took)
-	} else {
-		c.t.Logf("a membership was told after %s", took)
-	}
 	if first.Membership != set.UID {
 		c.t.Errorf("the membership is %s, want %s", first.Membership, set.UID)
 	}

@@ -19,12 +19,16 @@
 //
 // # Silence is not consent
 //
-// Whoever waits until nobody uses a feature any more must know who is still to answer. Each running gate therefore has a Lease, in
-// the namespace of its Features, that is renewed every five minutes and deleted when Run ends. Its annotation
-// features.k8s.io/observed holds a resourceVersion: every change of a Feature up to there has been applied, and what disagreed has been
-// reported. A Lease without it belongs to a process that has not seen the Features yet. Setting or changing status.useEvaluationTime
-// of a Feature asks a question: all gates of the namespace write the annotation at a random moment before that time, by the server's
-// clock. AnswerWindow tells the asker how much time to give.
+// Before a feature is turned off, every running process must have answered whether it uses the feature. A report is therefore also the
+// sign of life of its process: it is repeated every five minutes, counts for fifteen, and the last one says that the process ends. Its
+// field spec.observed holds a resourceVersion: the process has applied every change of a Feature up to there, and reported the values
+// that disagree. A report without it belongs to a process that has not read the Features yet. A change of status.useEvaluationTime
+// of a Feature asks a question: all gates of the namespace report at a random moment before that time, by the server's clock. AnswerWindow
+// returns the time that so many need.
+//
+// The server keeps the signs of life in Leases of its own namespace, under its own identity (LeaseNamespace). A reporter needs the right to
+// create featurereports, and to read Features where gates follow them, and no right on Leases: the role annex-feature-reporter. What one
+// user reports never stands for a process of another.
 //
 // # Features that follow the API
 //

@@ -78,15 +78,15 @@ func reportable(name basegate.Feature) bool {
 	return name != "AllAlpha" && name != "AllBeta" && len(name) <= maxNameLength && nameOfFeature.MatchString(string(name))
 }
 
-// VersionLabel makes the label of a version, which may have a "+" or be a character too long.
-func VersionLabel(version string) string {
+// LabelValue returns what a label can have of a component or a version, which may have a "+" or be a character too long.
+func LabelValue(text string) string {
 	label := strings.Map(func(r rune) rune {
 		switch {
 		case r >= '0' && r <= '9', r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r == '.', r == '-':
 			return r
 		}
 		return '_'
-	}, version)
+	}, text)
 	if len(label) > validation.LabelValueMaxLength {
 		label = label[:validation.LabelValueMaxLength]
 	}

@@ -80,8 +80,8 @@ func TestRunNeedsSomething(t *testing.T) {
 	if err := gate.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no client configuration") {
 		t.Errorf("Run without configuration: %v", err)
 	}
-	if err := gate.RunWith(t.Context(), Client{}); err == nil || !strings.Contains(err.Error(), "needs clients") {
-		t.Errorf("RunWith without clients: %v", err)
+	if err := gate.RunWith(t.Context(), Client{}); err == nil || !strings.Contains(err.Error(), "needs a client") {
+		t.Errorf("RunWith without a client: %v", err)
 	}
 }
 
@@ -90,8 +90,8 @@ func TestLabelValue(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.37.1": "v1.37.1", "v1.2.3+k3s1": "v1.2.3_k3s1", "(devel)": "devel", "+": "", strings.Repeat("1", 64): strings.Repeat("1", 63), "naïve": "na_ve",
 	} {
-		if got := VersionLabel(version); got != want {
-			t.Errorf("VersionLabel(%q) = %q, want %q", version, got, want)
+		if got := LabelValue(version); got != want {
+			t.Errorf("LabelValue(%q) = %q, want %q", version, got, want)
 		}
 	}
 }
@@ -108,18 +108,26 @@ func TestAnswerWindow(t *testing.T) {
 func TestLeaseName(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ component, instance, want string }{
-		{"frobber", "node-1", "frobber-node-1-ad391017ee"},
-		{"frobber", "frobber-0", "frobber-0-"},
-		{"Frobber", "Pod/One@Node.example", "frobber-pod-one-node-example-"},
-		{"frobber", "日本", "frobber-"},
-		{strings.Repeat("c", 63), strings.Repeat("i", 253), strings.Repeat("c", 63) + "-" + strings.Repeat("i", 100) + "-"},
+		{"frobber", "node-1", "feature-reporter-frobber-node-1-"},
+		{"frobber", "frobber-0", "feature-reporter-frobber-0-"},
+		{"Frobber", "Pod/One@Node.example", "feature-reporter-frobber-pod-one-node-example-"},
+		{"frobber", "日本", "feature-reporter-frobber-"},
+		{"日本", "日本", "feature-reporter-"},
+		{strings.Repeat("c", 63), strings.Repeat("i", 253), "feature-reporter-" + strings.Repeat("c", 63) + "-" + strings.Repeat("i", 100) + "-"},
 	} {
-		got := LeaseName(tc.component, tc.instance)
+		got := LeaseName("ns", "user", tc.component, tc.instance)
 		if !strings.HasPrefix(got, tc.want) || len(validation.IsDNS1123Subdomain(got)) > 0 {
 			t.Errorf("LeaseName(%q, %q) = %q, want %s…", tc.component, tc.instance, got, tc.want)
 		}
 	}
-	if LeaseName("a", "b-c") == LeaseName("a-b", "c") || LeaseName("a", "x/y") == LeaseName("a", "x-y") {
-		t.Error("two reporters have one Lease")
+	names := map[string]bool{}
+	for _, of := range [][4]string{
+		{"n", "u", "a", "b-c"}, {"n", "u", "a-b", "c"}, {"n", "u", "a", "x/y"}, {"n", "u", "a", "x-y"}, {"other", "u", "a", "b-c"}, {"n", "other", "a", "b-c"},
+	} {
+		name := LeaseName(of[0], of[1], of[2], of[3])
+		if names[name] {
+			t.Errorf("two reporters have the Lease %s", name)
+		}
+		names[name] = true
 	}
 }

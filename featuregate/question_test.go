@@ -168,7 +168,7 @@ func testMany(t *testing.T, w *world) {
 		t.Errorf("%d processes wrote Features %d times, want 8", many, got)
 	}
 	again := count("POST featurereports") - reports
-	t.Logf("%d processes: %d reports as they began at once, %d after a question; %d writes of Leases", many, reports, again, count("POST leases")+count("PUT leases"))
+	t.Logf("%d processes: %d reports as they began at once, %d after a question; %d signs of life", many, reports, again, count(signOfLife))
 	if reports > many || again > many/4 {
 		t.Errorf("%d reports as %d processes began and %d after a question, want at most one each, and few", reports, many, again)
 	}

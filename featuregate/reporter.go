@@ -7,6 +7,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,12 +35,18 @@ func AnswerWindow(gates int) time.Duration {
 	return max(time.Minute, time.Duration(gates)*time.Second/200)
 }
 
-// reporter sends reports and renews the Lease.
+// maxReported is the number of features in one report, well below what the server takes.
+const maxReported = 256
+
+// reporter sends reports: of uses that are missing, and as a sign of life.
 type reporter struct {
 	gate    *Gate
 	view    *view
 	reports featuresclient.FeatureReportInterface
-	lease   *lease
+	// tried is set with the first attempt to send a report.
+	tried bool
+	// ahead is how much the server's clock is ahead of ours, to a second.
+	ahead time.Duration
 
 	// reported is what was reported of each gate, or seen to be listed, and what was known of its Feature then: if that is no longer
 	// the same, the Feature itself tells whether the use is listed.
@@ -50,7 +57,7 @@ type reporter struct {
 	// planned is the age of the view up to which questions have been answered, or are to be at answerAt.
 	planned  int64
 	answerAt time.Time
-	// observed is what the Lease says.
+	// observed is what reports say.
 	observed string
 	renewAt  time.Time
 
@@ -83,12 +90,11 @@ func newReporter(gate *Gate, known *view, client Client, logger klog.Logger) *re
 	namespace := gate.options.Namespace
 	r := &reporter{
 		gate: gate, view: known, reports: client.Features.FeatureReports(namespace),
-		lease:    &lease{options: &gate.options, client: client.Leases.Leases(namespace), logger: logger},
 		reported: map[basegate.Feature]report{}, missing: map[basegate.Feature]featuresv1alpha1.Value{},
 		planned: -1,
 	}
 	r.reporting.trouble = trouble{logger: logger, what: "Cannot report the features in use; trying again"}
-	r.renewing.trouble = trouble{logger: logger, what: "Cannot renew the Lease of this process's features; trying again"}
+	r.renewing.trouble = trouble{logger: logger, what: "Cannot report that this process is running; trying again"}
 	return r
 }
 
@@ -188,13 +194,13 @@ func (r *reporter) ask(known snapshot, now time.Time) {
 }
 
 // left is how much of the time for answers is left, with some to spare, since clocks are known to a second only. Without an idea
-// of the server's clock, because the Lease could not be written, the answer cannot be given either.
+// of the server's clock, because no report has arrived, the answer cannot be given either.
 func (r *reporter) left(feature *listed, now time.Time) time.Duration {
-	left := feature.evaluation.Sub(now.Add(r.lease.ahead))
+	left := feature.evaluation.Sub(now.Add(r.ahead))
 	return min(max(0, left*9/10-time.Second), 2*RenewInterval)
 }
 
-// answer reports what is missing. If it is answers or the renewal that is due, it then says in the Lease what was observed.
+// answer reports what is missing. If it is answers or the renewal that is due, it then reports what was observed.
 func (r *reporter) answer(ctx context.Context, known snapshot, now time.Time) {
 	if len(r.missing) > 0 {
 		if now.Before(r.reporting.next) {
@@ -220,12 +226,12 @@ func (r *reporter) answer(ctx context.Context, known snapshot, now time.Time) {
 	}
 }
 
-// renew writes the Lease, unless the last attempt failed just now.
+// renew reports that the process is running, and what it has observed, unless the last attempt failed just now.
 func (r *reporter) renew(ctx context.Context, now time.Time) bool {
 	if now.Before(r.renewing.next) {
 		return false
 	}
-	err := r.lease.write(ctx, r.observed)
+	err := r.send(ctx, nil, false)
 	now = r.gate.options.Clock.Now()
 	r.renewing.note(ctx, now, err)
 	if err != nil {
@@ -236,14 +242,10 @@ func (r *reporter) renew(ctx context.Context, now time.Time) bool {
 	return true
 }
 
-// report sends one report of all that is missing.
+// report reports all that is missing.
 func (r *reporter) report(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	options, specs := &r.gate.options, r.gate.GetAll()
-	sent := &featuresv1alpha1.FeatureReport{Spec: featuresv1alpha1.FeatureReportSpec{
-		Component: options.Component, Version: options.Version, Instance: options.Instance,
-	}}
+	var missing []featuresv1alpha1.ReportedFeature
+	specs := r.gate.GetAll()
 	for name, value := range r.missing {
 		feature := featuresv1alpha1.ReportedFeature{
 			Name: string(name), Value: value, Default: featuresv1alpha1.ValueDisabled, Stability: featuresv1alpha1.StabilityPreAlpha,
@@ -254,10 +256,42 @@ func (r *reporter) report(ctx context.Context) error {
 				feature.Default = featuresv1alpha1.ValueEnabled
 			}
 		}
-		sent.Spec.Features = append(sent.Spec.Features, feature)
+		missing = append(missing, feature)
 	}
-	_, err := r.reports.Create(ctx, sent, metav1.CreateOptions{})
+	for part := range slices.Chunk(missing, maxReported) {
+		if err := r.send(ctx, part, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send sends one report. The answer has the server's clock.
+func (r *reporter) send(ctx context.Context, features []featuresv1alpha1.ReportedFeature, stopping bool) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	options := &r.gate.options
+	r.tried = true
+	answer, err := r.reports.Create(ctx, &featuresv1alpha1.FeatureReport{Spec: featuresv1alpha1.FeatureReportSpec{
+		Component: options.Component, Version: options.Version, Instance: options.Instance,
+		Features: append([]featuresv1alpha1.ReportedFeature{}, features...), Observed: r.observed, Stopping: stopping,
+	}}, metav1.CreateOptions{})
+	if err == nil && !answer.CreationTimestamp.IsZero() {
+		r.ahead = answer.CreationTimestamp.Sub(options.Clock.Now())
+	}
 	return err
+}
+
+// stop reports that the process ends, so that nobody waits for its answers.
+func (r *reporter) stop(ctx context.Context) {
+	if !r.tried {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout/3)
+	defer cancel()
+	if err := r.send(ctx, nil, true); err != nil {
+		r.renewing.logger.Info("Could not report that this process ends; its answers are awaited until it counts as dead", "after", LeaseDuration, "reason", err.Error())
+	}
 }
 
 // StabilityOf returns how mature a gate is, in the words of the API.

@@ -10,21 +10,18 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	featuresclient "github.com/kube-annex/annex/generated/clientset/versioned/typed/features/v1alpha1"
 )
 
-// Client reaches the Features and the Leases of the cluster. A program that has clients can use these, as
-// Client{Features: annex.FeaturesV1alpha1(), Leases: kubernetes.CoordinationV1()}.
+// Client reaches the Features of the cluster. A program that has a client can use that, as Client{Features: annex.FeaturesV1alpha1()}.
 type Client struct {
 	Features featuresclient.FeaturesV1alpha1Interface
-	Leases   coordinationclient.LeasesGetter
 }
 
-// NewClient makes the clients. It reaches for nothing.
+// NewClient makes the client. It reaches for nothing.
 func NewClient(config *rest.Config) (Client, error) {
 	if config == nil {
 		return Client{}, errors.New("featuregate: there is no client configuration")
@@ -44,14 +41,10 @@ func NewClient(config *rest.Config) (Client, error) {
 	if err != nil {
 		return Client{}, fmt.Errorf("make a client that reports features: %w", err)
 	}
-	leases, err := coordinationclient.NewForConfigAndClient(config, http)
-	if err != nil {
-		return Client{}, fmt.Errorf("make a client that reports features: %w", err)
-	}
-	return Client{Features: features, Leases: leases}, nil
+	return Client{Features: features}, nil
 }
 
-// Run reports what is used, and has gates follow the API, until the context ends; then it deletes its Lease and returns. Trouble
+// Run reports what is used, and has gates follow the API, until the context ends; then it reports its end and returns. Trouble
 // with the API is no reason to return: an error means that there is nothing to begin with.
 func (g *Gate) Run(ctx context.Context, config *rest.Config) error {
 	client, err := NewClient(config)
@@ -63,8 +56,8 @@ func (g *Gate) Run(ctx context.Context, config *rest.Config) error {
 
 // RunWith is Run for a program that has clients of its own.
 func (g *Gate) RunWith(ctx context.Context, client Client) error {
-	if client.Features == nil || client.Leases == nil {
-		return errors.New("featuregate: RunWith needs clients of both Features and Leases")
+	if client.Features == nil {
+		return errors.New("featuregate: RunWith needs a client of Features")
 	}
 	if !g.running.CompareAndSwap(false, true) {
 		return errors.New("featuregate: the gate reports already; call Run once")
@@ -78,6 +71,6 @@ func (g *Gate) RunWith(ctx context.Context, client Client) error {
 	reporter := newReporter(g, known, client, logger)
 	reporter.run(ctx)
 	work.Wait()
-	reporter.lease.letGo(ctx)
+	reporter.stop(ctx)
 	return nil
 }

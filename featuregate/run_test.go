@@ -122,7 +122,7 @@ func TestWhenThingsAreDue(t *testing.T) {
 	}
 
 	// A question that clears the uses is answered within nine tenths of its time by the server's clock, which is an hour ahead.
-	r.lease.ahead = time.Hour
+	r.ahead = time.Hour
 	question := featureIn("Beta", "TurningOff")
 	question.Status.UseEvaluationTime = timeAt(now.Add(time.Hour + 100*time.Second))
 	if err := known.Update(question); err != nil {
@@ -176,7 +176,7 @@ func TestRetriesGrow(t *testing.T) {
 
 func newReporterOf(gate *Gate, known *view) *reporter {
 	return &reporter{
-		gate: gate, view: known, lease: &lease{options: &gate.options}, planned: -1, reported: map[basegate.Feature]report{},
+		gate: gate, view: known, planned: -1, reported: map[basegate.Feature]report{},
 	}
 }
 

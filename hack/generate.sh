@@ -2,8 +2,8 @@
 # Copyright The Annex Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Regenerates everything that is generated: the zz_generated.* and generated.* files under apis/ and test/gatedfields/, all of
-# generated/, and the OpenAPI definitions of test/gatedfields/.
+# Regenerates everything that is generated: the zz_generated.* and generated.* files under apis/ and test/integration/gatedfields/, all of
+# generated/, and the OpenAPI definitions of test/integration/gatedfields/.
 #
 #   hack/generate.sh            writes to this tree
 #   hack/generate.sh --verify   writes nothing; prints what differs, and fails if anything does
@@ -19,7 +19,7 @@ module=github.com/kube-annex/annex
 root=$(cd "${ANNEX_ROOT:-$(dirname "${BASH_SOURCE[0]}")/..}" && pwd -P)
 
 # The trees of API packages: ours, and one that stands for a third party's, which has OpenAPI definitions of its own and no clients.
-roots=(apis test/gatedfields)
+roots=(apis test/integration/gatedfields)
 # The k8s.io/api groups that the control plane serves; it needs OpenAPI definitions, which no library ships.
 native_groups=(
 	admissionregistration/v1 authentication/v1 authorization/v1 certificates/v1 coordination/v1 core/v1 events/v1
@@ -57,7 +57,7 @@ cp_tree() {
 }
 cp_tree go.mod
 cp_tree go.sum
-for tree in "${roots[@]}" hack/boilerplate.go.txt hack/models-schema cmd/gatedfield-gen server/gates; do
+for tree in "${roots[@]}" hack/boilerplate.go.txt hack/models-schema cmd/gatedfield-gen server/featuregating/gates; do
 	cp_tree "$tree"
 done
 
@@ -93,7 +93,7 @@ generated_files . | xargs -r rm -f
 header=(--go-header-file "$copy/hack/boilerplate.go.txt")
 mapfile -t served < <(marked 'k8s:openapi-gen=true')
 mapfile -t own < <(marked 'k8s:openapi-gen=true' apis)
-mapfile -t others < <(marked 'k8s:openapi-gen=true' test/gatedfields)
+mapfile -t others < <(marked 'k8s:openapi-gen=true' test/integration/gatedfields)
 mapfile -t clients < <(marked 'genclient')
 
 readonly_packages=()
@@ -148,12 +148,12 @@ openapi() {
 		--output-file zz_generated.openapi.go --output-model-name-file zz_generated.model_name.go \
 		--report-filename /dev/null "${meta_packages[@]}" "$@"
 }
-openapi test/gatedfields/openapi "${others[@]}" &
+openapi test/integration/gatedfields/openapi "${others[@]}" &
 theirs=$!
 openapi generated/openapi "${own[@]}"
 
 # Packages whose gates are not ours name them in doc.go.
-step gatedfield-gen "${header[@]}" --gates-package "$module/server/gates" "${served[@]}"
+step gatedfield-gen "${header[@]}" --gates-package "$module/server/featuregating/gates" "${served[@]}"
 
 go run ./hack/models-schema >"$tmp/schema.json"
 step applyconfiguration-gen "${header[@]}" \

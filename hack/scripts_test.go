@@ -14,14 +14,19 @@ import (
 )
 
 const (
-	formatted   = "package house\n"
-	unformatted = "package   house\n"
-	modFile     = "module example.org/house\n\ngo 1.26.0\n"
+	formatted   = "package example\n"
+	unformatted = "package   example\n"
+	modFile     = "module example.org/module\n\ngo 1.26.0\n"
 	untidyMod   = modFile + "\nrequire example.org/nobody v1.0.0\n"
 )
 
-// house makes a repository of the files, with the scripts in hack/, and returns how to run one there.
-func house(t *testing.T, files map[string]string) (dir string, run func(script string, args ...string) (string, bool)) {
+// offlineRepository makes a repository of the files, with the scripts in hack/, and returns a function that runs a command there without network.
+func offlineRepository(t *testing.T, files map[string]string) (dir string, run func(script string, args ...string) (string, bool)) {
+	t.Helper()
+	return repository(t, files, "off")
+}
+
+func repository(t *testing.T, files map[string]string, proxy string) (dir string, run func(script string, args ...string) (string, bool)) {
 	t.Helper()
 	dir = t.TempDir()
 	scripts, err := filepath.Glob("*.sh")
@@ -41,7 +46,7 @@ func house(t *testing.T, files map[string]string) (dir string, run func(script s
 	run = func(name string, args ...string) (string, bool) {
 		cmd := exec.Command(name, args...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GOPROXY=off")
+		cmd.Env = append(os.Environ(), "GOPROXY="+proxy)
 		out, err := cmd.CombinedOutput()
 		return string(out), err == nil
 	}
@@ -73,7 +78,7 @@ func read(t *testing.T, dir, name string) string {
 
 func TestFilesAreThoseThatGitKeepsAndThatExist(t *testing.T) {
 	t.Parallel()
-	dir, run := house(t, map[string]string{
+	dir, run := offlineRepository(t, map[string]string{
 		".gitignore": "/bin/\n", "bin/built.go": formatted, "with space.go": formatted, "new.go": formatted, "gone.go": formatted, "sub/below.go": formatted, "text": "",
 	})
 	if out, ok := run("git", "add", "gone.go", "sub"); !ok {
@@ -97,7 +102,7 @@ func sorted(list string) string {
 
 func TestFmt(t *testing.T) {
 	t.Parallel()
-	dir, run := house(t, map[string]string{"good.go": formatted, "bad.go": unformatted})
+	dir, run := offlineRepository(t, map[string]string{"good.go": formatted, "bad.go": unformatted})
 	if out, ok := run("hack/fmt.sh", "-l"); ok || out != "bad.go\n" {
 		t.Errorf("ok is %v, output %q", ok, out)
 	}
@@ -118,7 +123,7 @@ func TestFmt(t *testing.T) {
 
 func TestTidyLooksAtNestedModules(t *testing.T) {
 	t.Parallel()
-	dir, run := house(t, map[string]string{
+	dir, run := offlineRepository(t, map[string]string{
 		"go.mod": modFile, "house.go": formatted,
 		"nested/go.mod": untidyMod, "nested/house.go": formatted,
 		"testdata/mod/go.mod": untidyMod,
@@ -142,7 +147,7 @@ func TestTidyLooksAtNestedModules(t *testing.T) {
 
 func TestVerifyNamesTheRepair(t *testing.T) {
 	t.Parallel()
-	_, run := house(t, nil)
+	_, run := offlineRepository(t, nil)
 	if out, ok := run("hack/verify.sh", "verify-x", "make x", "true"); !ok || !strings.HasPrefix(out, "ok verify-x (") {
 		t.Errorf("ok is %v, output %q", ok, out)
 	}
@@ -155,7 +160,7 @@ func TestVerifyNamesTheRepair(t *testing.T) {
 // TestProtocIsInstalledWhereItIsMissing gives the script a PATH with no protoc and an apt-get that makes one.
 func TestProtocIsInstalledWhereItIsMissing(t *testing.T) {
 	t.Parallel()
-	dir, _ := house(t, map[string]string{"log": ""})
+	dir, _ := offlineRepository(t, map[string]string{"log": ""})
 	bin := filepath.Join(dir, "bin")
 	write(t, dir, "bin/id", "#!/bin/sh\necho 0\n", 0o755)
 	write(t, dir, "bin/protoc", "#!/bin/sh\necho the protoc there was\n", 0o755)
@@ -183,5 +188,26 @@ func TestProtocIsInstalledWhereItIsMissing(t *testing.T) {
 	out, log := install(), read(t, dir, "log")
 	if out != "the new protoc\n" || !strings.HasSuffix(log, " protobuf-compiler\n") {
 		t.Errorf("without protoc: output %q, apt-get was asked %q", out, log)
+	}
+}
+
+func TestAPartThatFailsKeepsNoOtherFromRunning(t *testing.T) {
+	t.Parallel()
+	_, run := offlineRepository(t, map[string]string{"Makefile": "first last:\n\t@echo $@ runs\nbroken:\n\t@false\n"})
+	out, ok := run("hack/parts.sh", "first", "broken", "last")
+	if ok {
+		t.Error("a failed part is not in the exit code")
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	for i, want := range []string{"ok first (", "FAILED broken (", "ok last ("} {
+		if at := len(lines) - 3 + i; at < 0 || !strings.HasPrefix(lines[at], want) {
+			t.Errorf("line %d of the summary does not begin with %q:\n%s", i+1, want, out)
+		}
+	}
+	if !slices.Contains(lines, "last runs") {
+		t.Errorf("the part after the failed one did not run:\n%s", out)
+	}
+	if out, ok := run("hack/parts.sh", "first", "last"); !ok {
+		t.Errorf("parts that all end well fail together:\n%s", out)
 	}
 }

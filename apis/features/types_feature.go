@@ -44,6 +44,7 @@ type FeatureStatus struct {
 	Locked             bool
 	Dynamic            bool
 	Version            string
+	Component          string
 	Default            Value
 	Configured         Value
 	Source             Source

@@ -9,7 +9,7 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// FeatureReport tells the server which feature gates a component has and how it sees them, any number in one request.
+// FeatureReport tells the server which feature gates a component has and how it sees them, up to 1024 in one request.
 type FeatureReport struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -23,6 +23,8 @@ type FeatureReportSpec struct {
 	Version   string
 	Instance  string
 	Features  []ReportedFeature
+	Observed  string
+	Stopping  bool
 }
 
 // ReportedFeature is one feature gate as a component sees it.

@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package roundtriptest checks that an API group loses nothing on its way through any version and any encoding.
+// Package roundtriptest checks that an API group loses nothing on its way through any version and any encoding. It is not a stable API.
 package roundtriptest
 
 import (

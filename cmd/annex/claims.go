@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/kube-annex/annex/server/clusterproperties"
+	"github.com/kube-annex/annex/cmd/annex/internal/clusterproperties"
+	"github.com/kube-annex/annex/cmd/internal/terminal"
 )
 
 func newClaims() *cobra.Command {
@@ -144,7 +145,7 @@ func (c *claimsCommand) connect(command *cobra.Command) error {
 		return err
 	}
 	config.QPS = -1
-	config.WarningHandler = rest.NewWarningWriter(command.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
+	config.WarningHandler = rest.NewWarningWriter(terminal.Safe(command.ErrOrStderr()), rest.WarningWriterOptions{Deduplicate: true})
 	c.cluster, err = clusterproperties.NewCluster(config)
 	return err
 }
@@ -169,7 +170,7 @@ func (c *claimsCommand) print(command *cobra.Command, items []clusterproperties.
 			report(item.From, clusterproperties.Refused, item.Refusal)
 		}
 	}
-	return c.verdict(refused, len(items), printersOfItems[c.output](command.OutOrStdout(), items))
+	return c.verdict(refused, len(items), printersOfItems[c.output](terminal.Safe(command.OutOrStdout()), items))
 }
 
 func readProperties(path string, stdin io.Reader) ([]unstructured.Unstructured, error) {

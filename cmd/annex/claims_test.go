@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 func TestClaimsBadInput(t *testing.T) {
@@ -46,6 +47,26 @@ func TestClaimsBadInput(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"claims"}, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "import") || !strings.Contains(stdout.String(), "export") {
 		t.Errorf("without a way, exit code %d:\n%s%s", code, &stdout, &stderr)
+	}
+}
+
+// TestClaimsOfAFileDoNotSteerATerminal prints what a file has in names, values and labels.
+func TestClaimsOfAFileDoNotSteerATerminal(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, `{"apiVersion":"about.k8s.io/v1alpha1","kind":"ClusterProperty","metadata":{"name":"a\u001b[2J\u009b31m","labels":{"x":"\u007f\u009b"}},"spec":{"value":"b\u001b\u009b\u007f"}}
+---
+{"apiVersion":"about.k8s.io/v1alpha1","kind":"ClusterProperty","metadata":{"name":"good"},"spec":{"value":"b\u009b31m\u007f"}}
+`, t.TempDir(), "evil.yaml")
+	for _, format := range []string{"json", "name", "table", "yaml"} {
+		var stdout, stderr bytes.Buffer
+		run(t.Context(), []string{"claims", "import", "-f", file, "-o", format}, &stdout, &stderr)
+		printed := stdout.String() + stderr.String()
+		if !strings.Contains(printed, "good") {
+			t.Errorf("%s: what is printed lacks the claim: %q", format, printed)
+		}
+		if strings.ContainsFunc(printed, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
+			t.Errorf("%s: a terminal would obey what is printed: %q", format, printed)
+		}
 	}
 }
 

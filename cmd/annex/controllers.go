@@ -11,11 +11,11 @@ import (
 
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/kube-annex/annex/server/controllers"
+	"github.com/kube-annex/annex/server/controllermanager"
 )
 
 func newControllers() *cobra.Command {
-	o := controllers.NewOptions()
+	o := controllermanager.NewOptions()
 	command := &cobra.Command{
 		Use:   "controllers",
 		Short: "Run the controllers against an existing cluster",
@@ -29,7 +29,9 @@ func newControllers() *cobra.Command {
 	logging := addLogging(sections.FlagSet("logs"))
 	addSections(command, &sections)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		registerMetrics := addLeadership(&o.Leadership, command.ErrOrStderr())
+		var registerMetrics func() error
+		o.Leadership.Metrics, registerMetrics = newLeadershipMetrics()
+		o.Leadership.BeforeExit = printTo(command.ErrOrStderr())
 		registerIdentity := addClusterIdentity(&o.ClusterIdentity)
 		registerBalloons := addNodeBalloons(o.Groups.NodeBalloons)
 		completed, err := o.Complete()
@@ -42,7 +44,7 @@ func newControllers() *cobra.Command {
 		if err := errors.Join(registerMetrics(), registerIdentity(), registerBalloons()); err != nil {
 			return err
 		}
-		return controllers.New(completed).Run(command.Context())
+		return controllermanager.New(completed).Run(command.Context())
 	}
 	return command
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/kube-annex/annex/server/controlplane"
@@ -18,6 +19,7 @@ import (
 
 func newControlPlane() *cobra.Command {
 	o := controlplane.NewOptions()
+	o.Metrics, o.FeatureGate = processMetrics{}, utilfeature.DefaultFeatureGate
 	command := &cobra.Command{
 		Use:   "controlplane",
 		Short: "Run the generic control plane alone",
@@ -31,7 +33,9 @@ func newControlPlane() *cobra.Command {
 	logging := addLogging(sections.FlagSet("logs"))
 	addSections(command, &sections)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		registerMetrics := addLeadership(&o.Leadership, command.ErrOrStderr())
+		var registerMetrics func() error
+		o.Leadership.Metrics, registerMetrics = newLeadershipMetrics()
+		o.Leadership.BeforeExit = printTo(command.ErrOrStderr())
 		completed, err := o.Complete()
 		store, storeErr := storage.complete()
 		if err := utilerrors.NewAggregate([]error{err, storeErr}); err != nil {

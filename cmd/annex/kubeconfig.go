@@ -11,13 +11,13 @@ import (
 
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/kube-annex/annex/server/pki"
-	"github.com/kube-annex/annex/server/userconfig"
+	"github.com/kube-annex/annex/cmd/annex/internal/kubeconfig"
+	"github.com/kube-annex/annex/server/certificates/pki"
 )
 
 func newKubeconfig() *cobra.Command {
-	var user userconfig.User
-	var kubeconfig, output string
+	var user kubeconfig.User
+	var adminKubeconfig, output string
 	command := &cobra.Command{
 		Use:   "kubeconfig",
 		Short: "Make a kubeconfig for a user, with a client certificate that the cluster signs",
@@ -28,7 +28,7 @@ func newKubeconfig() *cobra.Command {
 		Args:    cobra.NoArgs,
 	}
 	var sections cliflag.NamedFlagSets
-	addKubeconfig(&sections, &kubeconfig)
+	addKubeconfig(&sections, &adminKubeconfig)
 	fs := sections.FlagSet("user")
 	fs.StringVar(&user.Name, "user", "", "Name of the user.")
 	fs.StringSliceVar(&user.Groups, "group", nil, "Groups of the user. Can be given several times.")
@@ -39,11 +39,11 @@ func newKubeconfig() *cobra.Command {
 		if errs := user.Validate(); errs != nil {
 			return errors.Join(errs...)
 		}
-		config, err := clientConfig(kubeconfig)
+		config, err := clientConfig(adminKubeconfig)
 		if err != nil {
 			return err
 		}
-		content, err := userconfig.New(command.Context(), config, user)
+		content, err := kubeconfig.New(command.Context(), config, user)
 		if err != nil {
 			return err
 		}

@@ -87,11 +87,12 @@ func TestALostLeaseLeavesAFollowerThatLeadsAgain(t *testing.T) {
 	}
 }
 
-// TestLeasesAreRetakenAtOnceAfterAKill has timings with which a Lease of a dead process would be free after 15 s.
+// TestLeasesAreRetakenAtOnceAfterAKill has timings with which a Lease of a dead process would be free after an hour.
 func TestLeasesAreRetakenAtOnceAfterAKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, client := startUp(t, dir)
+	hour := []string{"--leader-elect-lease-duration=1h", "--leader-elect-renew-deadline=40m"}
+	first, client := startUp(t, dir, hour...)
 	former := map[string]string{}
 	for name, namespace := range leases {
 		former[name] = holderOf(t, first, client, namespace, name)
@@ -100,16 +101,13 @@ func TestLeasesAreRetakenAtOnceAfterAKill(t *testing.T) {
 	first.wait(t)
 
 	began := time.Now()
-	second, client := startUp(t, dir)
+	second, client := startUp(t, dir, hour...)
 	for name, namespace := range leases {
 		for holderOf(t, second, client, namespace, name) == former[name] {
 			if time.Since(began) > patience {
 				t.Fatalf("Lease %s is still held by the process that was killed", name)
 			}
 		}
-	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("the Leases were retaken after %s, want well before they run out after 15s", took)
 	}
 }
 

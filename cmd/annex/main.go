@@ -11,7 +11,7 @@ import (
 
 func main() {
 	ctx, stop := untilSignal(context.Background())
-	go saveMemory(ctx)
+	go releaseMemory(ctx)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)

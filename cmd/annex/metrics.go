@@ -10,6 +10,7 @@ import (
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 )
 
 // addMetrics adds what a process says about which of its metrics are shown. They are shared by all that runs in it.
@@ -26,4 +27,15 @@ func applyMetrics(o *metrics.Options) error {
 	}
 	o.Apply()
 	return nil
+}
+
+// processMetrics registers metrics for the process.
+type processMetrics struct{}
+
+// Register registers one metric.
+func (processMetrics) Register(m metrics.Registerable) error { return legacyregistry.Register(m) }
+
+// CustomRegister registers a collector.
+func (processMetrics) CustomRegister(c metrics.StableCollector) error {
+	return legacyregistry.CustomRegister(c)
 }

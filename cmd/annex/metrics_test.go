@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/kube-annex/annex/server/pki"
+	"github.com/kube-annex/annex/server/certificates/pki"
 )
 
 // TestMetricsCanBeDisabled runs a control plane alone, as its flags say.

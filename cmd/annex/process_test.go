@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-annex/annex/test/syncbuffer"
+	"github.com/kube-annex/annex/test/framework/syncbuffer"
 )
 
 // asAnnex makes the test binary behave as annex itself, so that tests run real processes without building another binary.

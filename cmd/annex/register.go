@@ -15,12 +15,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/kube-annex/annex/server/options"
-	"github.com/kube-annex/annex/server/registration"
+	"github.com/kube-annex/annex/cmd/internal/terminal"
+	"github.com/kube-annex/annex/controllers/restconfig"
+	"github.com/kube-annex/annex/server/install"
 )
 
 func newRegister() *cobra.Command {
-	o := registration.NewOptions()
+	o := install.NewOptions()
 	var output string
 	var dryRun bool
 	var kubeconfig string
@@ -47,50 +48,48 @@ func newRegister() *cobra.Command {
 			return err
 		}
 		if output == "yaml" && dryRun {
-			return registration.WriteYAML(command.OutOrStdout(), r.Objects())
+			return install.WriteYAML(command.OutOrStdout(), r.Objects())
 		}
 		cluster, err := clusterOf(kubeconfig)
 		if err != nil {
 			return err
 		}
 		if output == "yaml" {
-			if err := cluster.Register(command.Context(), r, false, func(string, registration.Action, string) {}); err != nil {
+			if err := cluster.Register(command.Context(), r, false, func(string, install.Action, string) {}); err != nil {
 				return err
 			}
-			return registration.WriteYAML(command.OutOrStdout(), r.Objects())
+			return install.WriteYAML(command.OutOrStdout(), r.Objects())
 		}
-		return cluster.Register(command.Context(), r, dryRun, reportTo[registration.Action](command.OutOrStdout(), dryRun))
+		return cluster.Register(command.Context(), r, dryRun, reportTo[install.Action](command.OutOrStdout(), dryRun))
 	}
 	return command
 }
 
 func newUnregister() *cobra.Command {
-	service := options.NewService()
+	r := install.New()
 	var dryRun bool
 	var kubeconfig string
 	command := &cobra.Command{
 		Use:   "unregister",
 		Short: "Remove from a cluster what `annex register` put there",
 		Long: "Removes what `annex register` put into a cluster, and nothing else: the objects that have its names and the label\n" +
-			registration.ManagedByLabel + "=" + registration.ManagedBy + ". Features, ClusterClaims and NodeBalloons stay in the extension apiserver's own etcd.",
+			install.ManagedByLabel + "=" + install.ManagedBy + ". Features, ClusterClaims and NodeBalloons stay in the extension apiserver's own etcd.",
 		Args: cobra.NoArgs,
 	}
 	var sections cliflag.NamedFlagSets
 	addKubeconfig(&sections, &kubeconfig)
-	service.AddFlags(sections.FlagSet("registration"))
+	r.Service.AddFlags(sections.FlagSet("registration"))
 	addDryRun(sections.FlagSet("output"), &dryRun)
 	addSections(command, &sections)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if errs := service.Validate(); errs != nil {
+		if errs := r.Service.Validate(); errs != nil {
 			return errors.Join(errs...)
 		}
 		cluster, err := clusterOf(kubeconfig)
 		if err != nil {
 			return err
 		}
-		r := registration.New()
-		r.Service = service
-		return cluster.Unregister(command.Context(), r, dryRun, reportTo[registration.Action](command.OutOrStdout(), dryRun))
+		return cluster.Unregister(command.Context(), r, dryRun, reportTo[install.Action](command.OutOrStdout(), dryRun))
 	}
 	return command
 }
@@ -103,12 +102,12 @@ func addDryRun(fs *pflag.FlagSet, dryRun *bool) {
 	fs.BoolVar(dryRun, "dry-run", false, "Only say what would be done. The cluster is asked whether it would accept it.")
 }
 
-func clusterOf(kubeconfig string) (*registration.Cluster, error) {
+func clusterOf(kubeconfig string) (*install.Cluster, error) {
 	config, err := clientConfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	return registration.NewCluster(config)
+	return install.NewCluster(config)
 }
 
 // clientConfig reads a kubeconfig, or else the one that kubectl would use.
@@ -122,6 +121,7 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 	case err != nil:
 		return nil, fmt.Errorf("--kubeconfig %s cannot be used: %w; give a complete kubeconfig file", kubeconfig, err)
 	}
+	restconfig.RejectRedirects(config)
 	return config, nil
 }
 
@@ -135,6 +135,6 @@ func reportTo[Action ~string](to io.Writer, dryRun bool) func(object string, act
 		if dryRun {
 			line += " (dry run)"
 		}
-		_, _ = fmt.Fprintln(to, line)
+		_, _ = fmt.Fprintln(to, terminal.Text(line))
 	}
 }

@@ -17,9 +17,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kube-annex/annex/server/controllers"
+	"github.com/kube-annex/annex/server/controllermanager"
 	"github.com/kube-annex/annex/server/extension"
-	"github.com/kube-annex/annex/server/registration"
+	"github.com/kube-annex/annex/server/install"
 )
 
 const deployBase = "../../artifacts/deploy/base"
@@ -54,7 +54,7 @@ func TestTheDeploymentFitsTheRegistration(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
-	r := registration.New()
+	r := install.New()
 	var service *corev1.Service
 	for _, object := range r.Objects() {
 		if found, ok := object.(*corev1.Service); ok {
@@ -83,6 +83,29 @@ func TestTheDeploymentFitsTheRegistration(t *testing.T) {
 	}
 }
 
+// TestOnePodHasTheVolumeAndAnnexDoesNotGiveWay checks that balloons, and pods that no others depend on, do not displace Annex.
+func TestOnePodHasTheVolumeAndAnnexDoesNotGiveWay(t *testing.T) {
+	t.Parallel()
+	apiserver, controllers, claim := &appsv1.Deployment{}, &appsv1.Deployment{}, &corev1.PersistentVolumeClaim{}
+	for name, into := range map[string]any{"deployment.yaml": apiserver, "controllers.yaml": controllers, "persistentvolumeclaim.yaml": claim} {
+		content, err := os.ReadFile(filepath.Join(deployBase, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.UnmarshalStrict(content, into); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	for _, deployment := range []*appsv1.Deployment{apiserver, controllers} {
+		if got := deployment.Spec.Template.Spec.PriorityClassName; got != "system-cluster-critical" {
+			t.Errorf("%s has the priority class %q; balloons have 1000000000, and only those of the system have more", deployment.Name, got)
+		}
+	}
+	if diff := cmp.Diff([]corev1.PersistentVolumeAccessMode{"ReadWriteOncePod"}, claim.Spec.AccessModes); diff != "" {
+		t.Errorf("access modes of the claim (-want,+got):\n%s", diff)
+	}
+}
+
 // TestTheControllersFitTheRegistration checks the same for the Deployment of the controllers.
 func TestTheControllersFitTheRegistration(t *testing.T) {
 	t.Parallel()
@@ -94,7 +117,7 @@ func TestTheControllersFitTheRegistration(t *testing.T) {
 	if err := yaml.UnmarshalStrict(content, deployment); err != nil {
 		t.Fatal(err)
 	}
-	r := registration.New()
+	r := install.New()
 	container := deployment.Spec.Template.Spec.Containers[0]
 	type summary struct {
 		Namespace, ServiceAccount string
@@ -102,7 +125,7 @@ func TestTheControllersFitTheRegistration(t *testing.T) {
 		Port                      int32
 		Replicas                  int32
 	}
-	want := summary{r.Service.Namespace, r.Service.Name, map[string]string{"app.kubernetes.io/name": "annex-controllers"}, controllers.DefaultPort, 2}
+	want := summary{r.Service.Namespace, r.Service.Name, map[string]string{"app.kubernetes.io/name": "annex-controllers"}, controllermanager.DefaultPort, 2}
 	got := summary{
 		deployment.Namespace, deployment.Spec.Template.Spec.ServiceAccountName, deployment.Spec.Selector.MatchLabels,
 		container.Ports[0].ContainerPort, *deployment.Spec.Replicas,

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/kube-annex/annex/cmd/internal/terminal"
 )
 
 // run executes the command line and returns the exit code. Any error is one line on stderr.
@@ -25,7 +27,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return 0
 	}
-	_, _ = fmt.Fprintf(stderr, "annex: %s\n", oneLine(err.Error()))
+	_, _ = fmt.Fprintf(stderr, "annex: %s\n", terminal.Text(oneLine(err.Error())))
 	return 1
 }
 

@@ -11,13 +11,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/kube-annex/annex/server/up"
+	"github.com/kube-annex/annex/server/standalone"
 )
 
 func newUp() *cobra.Command {
-	o := up.NewOptions()
+	o := standalone.NewOptions()
+	o.ControlPlane.Metrics, o.ControlPlane.FeatureGate = processMetrics{}, utilfeature.DefaultFeatureGate
 	command := &cobra.Command{
 		Use:   "up",
 		Short: "Run etcd, a control plane, the extension apiserver and its controllers on this machine, and write a kubeconfig",
@@ -32,7 +34,9 @@ func newUp() *cobra.Command {
 	logging := addLogging(sections.FlagSet("logs"))
 	addSections(command, &sections)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		registerMetrics := addLeadership(&o.Leadership, command.ErrOrStderr())
+		var registerMetrics func() error
+		o.Leadership.Metrics, registerMetrics = newLeadershipMetrics()
+		o.Leadership.BeforeExit = printTo(command.ErrOrStderr())
 		registerIdentity := addClusterIdentity(&o.ClusterIdentity)
 		o.Out = command.OutOrStdout()
 		completed, err := o.Complete()
@@ -45,7 +49,7 @@ func newUp() *cobra.Command {
 		if err := errors.Join(registerMetrics(), registerIdentity()); err != nil {
 			return err
 		}
-		return up.New(completed).Run(command.Context())
+		return standalone.New(completed).Run(command.Context())
 	}
 	return command
 }

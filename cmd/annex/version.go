@@ -10,7 +10,7 @@ import (
 
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/kube-annex/annex/server/options"
+	"github.com/kube-annex/annex/server/version"
 )
 
 func newVersion() *cobra.Command {
@@ -19,7 +19,7 @@ func newVersion() *cobra.Command {
 		Short: "Print the version of this binary",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(command.OutOrStdout(), options.Version())
+			_, err := fmt.Fprintln(command.OutOrStdout(), version.Binary())
 			return err
 		},
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kube-annex/annex/apis/gatedfield/generator"
+	"github.com/kube-annex/annex/cmd/gatedfield-gen/internal/generator"
 )
 
 func main() {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
+	"github.com/kube-annex/annex/controllers/restconfig"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 )
 
@@ -46,6 +47,7 @@ func (p *program) connect() (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the namespace from the kubeconfig: %w", err)
 	}
+	restconfig.RejectRedirects(config)
 	config.WarningHandler = rest.NewWarningWriter(p.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	client, err := versioned.NewForConfig(config)
 	if err != nil {

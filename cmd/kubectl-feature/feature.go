@@ -14,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
+	"github.com/kube-annex/annex/cmd/internal/terminal"
 )
 
 // barWidth is how many characters a progress bar has between its brackets.
@@ -131,5 +132,5 @@ func age(t metav1.Time) string {
 
 // safe returns text of the cluster on one line, without what would steer a terminal.
 func safe(text string) string {
-	return printers.EscapeTerminal(strings.Join(strings.Fields(text), " "))
+	return terminal.Text(printers.EscapeTerminal(strings.Join(strings.Fields(text), " ")))
 }

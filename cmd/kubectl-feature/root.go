@@ -11,10 +11,14 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kube-annex/annex/cmd/internal/terminal"
 )
 
 // run executes the command line and returns the exit code. An error is told on the error stream, as kubectl tells it.
 func run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
+	// Names, messages and versions are whatever reporters and servers have written.
+	streams.Out, streams.ErrOut = terminal.Safe(streams.Out), terminal.Safe(streams.ErrOut)
 	root := newRoot(streams) //nolint:contextcheck // commands run with the context given to ExecuteContext
 	root.SetArgs(args)
 	root.SetOut(streams.Out)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
+	"github.com/kube-annex/annex/cmd/internal/terminal"
 )
 
 // screen shows progress: on a terminal in one line that is drawn again, elsewhere as a line a change.
@@ -23,7 +24,8 @@ type screen struct {
 
 func newScreen(to io.Writer) *screen {
 	s := &screen{to: to}
-	if file, ok := to.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+	if file, ok := terminal.Unwrap(to).(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		s.to = file
 		s.width = func() int {
 			width, _, err := term.GetSize(int(file.Fd()))
 			if err != nil {
@@ -36,7 +38,7 @@ func newScreen(to io.Writer) *screen {
 }
 
 func (s *screen) show(f *v1alpha1.Feature) {
-	line := progressOf(f)
+	line := terminal.Text(progressOf(f))
 	if line == s.last {
 		return
 	}

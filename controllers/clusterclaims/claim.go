@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
+	"github.com/kube-annex/annex/controllers/leadership"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 	multicluster "github.com/kube-annex/annex/generated/clientset/versioned/typed/multicluster/v1alpha1"
 	informers "github.com/kube-annex/annex/generated/informers/externalversions/multicluster/v1alpha1"
@@ -35,7 +36,7 @@ type Claim struct {
 	clientset  *versioned.Clientset
 	claims     multicluster.ClusterClaimInterface
 	namespaces corev1.NamespaceInterface
-	events     eventsv1.EventInterface
+	events     eventsv1.EventsGetter
 	instance   string
 }
 
@@ -62,7 +63,7 @@ func NewClaim(host *rest.Config, name string) (*Claim, error) {
 	}
 	return &Claim{
 		name: name, clientset: clientset, claims: clientset.MulticlusterV1alpha1().ClusterClaims(), namespaces: core.Namespaces(),
-		events: events.Events(metav1.NamespaceDefault), instance: instance,
+		events: events, instance: instance,
 	}, nil
 }
 
@@ -81,10 +82,11 @@ func (c *Claim) Follow(ctx context.Context, seen func(*v1alpha1.ClusterClaim), s
 		}
 	}
 	// Adding a handler fails only with an informer that has stopped.
-	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, object any) { tell(object) }, DeleteFunc: tell})
+	_, _ = informer.AddEventHandler(leadership.EventHandler(ctx,
+		cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, object any) { tell(object) }, DeleteFunc: tell}))
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() {
+	leadership.Go(ctx, &running, func() {
 		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			synced()
 		}

@@ -7,4 +7,6 @@
 //   - clusterid provides the claim id.k8s.io.
 //   - membership keeps the cluster's id reserved at the hub of its set, for as long as clusterset.k8s.io exists.
 //   - hub is the client of the hub, which the extension apiserver uses as well: before a cluster joins.
+//
+// This package is not a stable API.
 package clusterclaims

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
+	"github.com/kube-annex/annex/controllers/leadership"
 )
 
 // Pauses after work that failed: doubled each time, and short again after work that succeeded.
@@ -39,7 +40,7 @@ func (l *Loop) Run(ctx context.Context) {
 	changed <- struct{}{}
 	var following sync.WaitGroup
 	defer following.Wait()
-	following.Go(func() {
+	leadership.Go(ctx, &following, func() {
 		kick := func() {
 			select {
 			case changed <- struct{}{}:

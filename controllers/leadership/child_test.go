@@ -64,17 +64,17 @@ func leadAsChild(config *rest.Config) error {
 	o.Client, o.Timings, o.Host, o.ExitOnLoss = config, quick, "child", *childExits
 	c, err := leadership.New(o, leadership.Group{
 		Name: "child", Lease: types.NamespacedName{Namespace: "default", Name: *childLease},
-		New: func(term *leadership.Term) ([]leadership.Runner, error) {
+		New: func(term *leadership.Term) ([]leadership.Runnable, error) {
 			writer, err := kubernetes.NewForConfig(term.Client())
 			if err != nil {
 				return nil, err
 			}
-			return []leadership.Runner{{Name: "writer", Run: func(ctx context.Context) error {
+			return []leadership.Runnable{{Name: "writer", Run: func(ctx context.Context) error {
 				say("start", term.Fence().Holder)
 				defer say("stop", term.Fence().Holder)
 				for late := 0; ctx.Err() == nil || late < 3; {
 					if ctx.Err() != nil {
-						late++ // as a runner does that does not look at its context at once
+						late++ // as a runnable does that does not look at its context at once
 					}
 					_, err := writer.CoreV1().ConfigMaps("default").Create(context.Background(), &corev1.ConfigMap{
 						ObjectMeta: metav1.ObjectMeta{GenerateName: *childLease + "-"}, Data: map[string]string{"holder": term.Fence().Holder},
@@ -179,7 +179,7 @@ func TestTheGateDecidesWhetherALostLeaseEndsTheProcess(t *testing.T) {
 			if tc.exits {
 				select {
 				case <-c.done:
-				case <-time.After(2 * quick.LeaseDuration):
+				case <-time.After(quick.LeaseDuration + soon):
 					t.Fatal("the process goes on")
 				}
 				var exit *exec.ExitError
@@ -188,9 +188,9 @@ func TestTheGateDecidesWhetherALostLeaseEndsTheProcess(t *testing.T) {
 				}
 				return
 			}
-			c.await(2*quick.LeaseDuration, "stop", 1)
+			c.await(quick.LeaseDuration+soon, "stop", 1)
 			p.set(nil)
-			c.await(2*quick.LeaseDuration, "start", 2)
+			c.await(quick.LeaseDuration+soon, "start", 2)
 			if err := syscall.Kill(pid, 0); err != nil {
 				t.Errorf("the process %d has ended: %v", pid, err)
 			}
@@ -206,9 +206,7 @@ func TestAKilledLeaderIsReplacedInTime(t *testing.T) {
 	s.candidate("b")
 	s.renewals(1)
 	c.signal(syscall.SIGKILL)
-	killed := time.Now()
-	began := s.await(quick.LeaseDuration+soon, "start", "b", 1)
-	within(t, "the replacement", began.at.Sub(killed), 0, quick.LeaseDuration+late)
+	s.await(quick.LeaseDuration+soon, "start", "b", 1)
 }
 
 func TestAPausedLeaderWritesNothingWhenItWakesUp(t *testing.T) {

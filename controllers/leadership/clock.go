@@ -5,7 +5,7 @@ package leadership
 
 import "time"
 
-// Clock is what a candidate takes the time from.
+// Clock is what an elector takes the time from.
 type Clock struct {
 	// Now is the time of day, which is written into Leases and never judged by.
 	Now func() time.Time

@@ -62,7 +62,7 @@ func TestAGroupRunsWhileItsConditionHolds(t *testing.T) {
 	}
 }
 
-// TestAConditionThatEndsWhileItsGroupLeads: the group is stopped with the process, and a failed campaign is not waited for.
+// TestAConditionThatEndsWhileItsGroupLeads: the group is stopped with the process, and a failed acquire is not waited for.
 func TestAGroupIsSwitchedOffWhileItFollows(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -4,23 +4,25 @@
 // Package leadership elects leaders that can stop. A process that loses a Lease stops the work done under it, completely, before it
 // lets go; then it is a follower in the same process and may lead again (KEP-5366). It works for any Go program.
 //
-// A Group has one Lease. A Candidate campaigns for the Leases of its groups; acquiring one begins a Term, for which the group makes
-// fresh runners. The path of a group, top to bottom:
+// A Group has one Lease. An Elector acquires the Leases of its groups; acquiring one begins a Term, for which the group builds
+// fresh runnables. The path of a group, top to bottom:
 //
-//	campaign   follow the Lease; take it when it is free, released by name, or expired      campaign.go, follow.go, observation.go
-//	lead       renew the Lease; run the runners until something ends the term                lead.go, renewal.go, work.go
-//	stop       cancel the runners, wait for every one to return, renewing meanwhile          lead.go
-//	release    name the term that ended, so that the next leader need not wait; campaign     lock.go
+//	acquire    follow the Lease; take it when it is free, released by name, or expired      acquire.go, follow.go, observation.go
+//	lead       renew the Lease; run the runnables until something ends the term             lead.go, renewal.go, work.go
+//	stop       cancel the runnables, wait for every one to return, renewing meanwhile       lead.go
+//	release    name the term that ended, so that the next leader need not wait; start over  lock.go
 //
-// A term ends when the process is told to stop, when the group's condition no longer holds, when the group is handed to a process
-// that leads fewer, when the Lease is lost, or when one of its runners returns, fails or panics. Runners that do not return in time,
+// A term ends when the process stops, when the group's condition no longer holds, when the group is handed to a process
+// that leads fewer, when the Lease is lost, or when one of its runnables returns, fails or panics. Runnables that do not return in time,
 // which is StopTimeout or what is left of a Lease that was not renewed, end the process: nothing else keeps two terms apart. A process
 // that was paused past its Lease gives them a tenth of the lease duration after it woke up; its clients have refused to send since.
 //
-// # What a runner must do
+// # What a runnable must do
 //
 //   - Return when its context ends, and not before.
-//   - Own every goroutine it starts, and return only after the last of them. What is left over is counted, and named in the log.
+//   - Own every goroutine it starts, and return only after the last of them. Options.DetectLeaks counts and logs goroutines that remain.
+//   - Start goroutines with Go or do their work in Call, and wrap event handlers in EventHandler: a panic then ends the term, as that of
+//     the runnable itself does, and not the process. Go cannot recover a panic in any other goroutine.
 //   - Remove every event handler, health check and metric that it has added; Term.OnEnd, Term.AddHealthCheck and Term.Handle help.
 //   - Make its clients and informers from Term.Client, in New or later: they are those of one term. Their writes name the term, and
 //     once it is over nothing is sent any more.
@@ -35,11 +37,12 @@
 // Options.MarkWrites.
 //
 // A Lease that was deleted, or lost its holder, by anybody's hand is taken over a lease duration after that was seen: the holder may
-// have renewed until just before. A candidate that starts after the deletion has seen none; there only the server's fence protects.
+// have renewed until just before. An elector that starts after the deletion has seen none; there only the server's fence protects.
 //
 // # What can go wrong
 //
-// Candidate.ServeHTTP, for /healthz/leadership, tells the role in every group and what it is wedged by: a Lease that is held while
-// nothing runs, runners that do not return, a Lease that nobody can acquire. The metric leader_election_wedged has the same reasons.
+// Elector.ServeHTTP, for /healthz/leadership, writes the role in every group and why it is stuck: a Lease that is held while
+// nothing runs, runnables that do not return, a Lease that nobody can acquire, and a leader whose client is refused to list or watch a
+// resource, so that its caches never sync; for the last there is an Event about the Lease as well. The metric leader_election_wedged has the same reasons.
 // Goroutines carry the labels leadership_group, leadership_term and leadership_runner in profiles.
 package leadership

@@ -24,45 +24,45 @@ func (t Timings) grace(age time.Duration) time.Duration {
 	return max(least, min(t.StopTimeout/patienceShare, t.LeaseDuration-least-age))
 }
 
-// failStop ends the process because runners of the group have not returned. Their Lease stays held, so that nobody else starts
+// failStop ends the process because runnables of the group have not returned. Their Lease stays held, so that nobody else starts
 // while they may still be at work; the other groups are released first, as far as they stop at once.
-func (c *Candidate) failStop(ctx context.Context, g *group, w *work, grace time.Duration, why error) {
+func (e *Elector) failStop(ctx context.Context, g *group, w *work, grace time.Duration, why error) {
 	why = fmt.Errorf("group %s with Lease %s: %w", g.Name, g.Lease, why)
-	c.ending.Do(func() {
+	e.ending.Do(func() {
 		klog.FromContext(ctx).Error(why, "The process ends without releasing the Lease", "lease", g.Lease,
 			"stacks", stacks(goroutinesOf(termLabel, w.holder, func(string) bool { return true })))
-		c.stop(why)
+		e.stop(why)
 		timer := time.NewTimer(grace)
 		defer timer.Stop()
-		for _, other := range c.groups {
+		for _, other := range e.groups {
 			if other == g {
 				continue
 			}
 			select {
 			case <-other.done:
 			case <-timer.C:
-				c.end(why)
+				e.end(why)
 				return
 			}
 		}
-		c.end(why)
+		e.end(why)
 	})
 }
 
 // exit ends the process as programs did that could not lose a Lease and live on.
-func (c *Candidate) exit(ctx context.Context, g *group, why error) {
+func (e *Elector) exit(ctx context.Context, g *group, why error) {
 	why = fmt.Errorf("group %s with Lease %s: %w", g.Name, g.Lease, why)
-	c.ending.Do(func() {
+	e.ending.Do(func() {
 		klog.FromContext(ctx).Error(why, "The process ends, since GracefulLeaderTransition is off", "group", g.Name)
-		c.end(why)
-		c.stop(why)
+		e.end(why)
+		e.stop(why)
 	})
 }
 
-func (c *Candidate) end(why error) {
-	if c.options.BeforeExit != nil {
-		c.options.BeforeExit(why)
+func (e *Elector) end(why error) {
+	if e.options.BeforeExit != nil {
+		e.options.BeforeExit(why)
 	}
-	c.options.Exit(1)
-	c.ended <- why
+	e.options.Exit(1)
+	e.ended <- why
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/kube-annex/annex/controllers/leadership"
 )
 
-// TestNoTwoLeadersUnderFaults has three candidates whose ways to the server fail at random; the stage fails the test when two are
+// TestNoTwoLeadersUnderFaults has three electors whose ways to the server fail at random; the stage fails the test when two are
 // at work.
 func TestNoTwoLeadersUnderFaults(t *testing.T) {
 	t.Parallel()
@@ -66,7 +66,7 @@ func TestNoTwoLeadersUnderFaults(t *testing.T) {
 	t.Logf("there were %d terms", len(s.all("start", "")))
 }
 
-// TestEveryFaultIsOvercomeUnaided has the only candidate lose its Lease to each fault, or keep it.
+// TestEveryFaultIsOvercomeUnaided has the only elector lose its Lease to each fault, or keep it.
 func TestEveryFaultIsOvercomeUnaided(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]fault{
@@ -124,7 +124,7 @@ func TestFailuresAreNotAnsweredWithAStorm(t *testing.T) {
 				}
 				return fault{}
 			})
-			throughout(t, quick.LeaseDuration+2*time.Second, "requests are few", func() (bool, any) {
+			throughout(t, 20*quick.RetryPeriod, "requests are few", func() (bool, any) {
 				n := requests.Load()
 				return n < 100, n
 			})
@@ -181,18 +181,18 @@ func TestASuspendedMachineComesBackAsAFollower(t *testing.T) {
 	p := newProxy(t)
 	var slept atomic.Int64
 	began := time.Now()
-	a := s.candidate("a", through(p.config()), func(p *plan) {
+	a := s.candidate("a", unhurried, through(p.config()), func(p *plan) {
 		p.options.Clock.Elapsed = func() time.Duration { return time.Since(began) + time.Duration(slept.Load()) }
 	})
 	first := s.await(soon, "start", "a", 1)
 	p.set(of("PUT", "/leases", fault{hole: true})) // it would be the leader still if it could renew, and nobody has taken the Lease
-	slept.Store(int64(time.Hour))
-	s.await(quick.RenewDeadline/2+late, "stop", "a", 1)
+	slept.Store(int64(2 * time.Hour))
+	s.await(soon, "stop", "a", 1) // timers, which stood still, would run for another 40 minutes
 	p.set(nil)
 	if second := s.await(soon, "start", "a", 2); first.holder == second.holder {
 		t.Error("the term goes on")
 	}
-	wantIn(t, "the log", a.log.String(), "the last renewal was 1h0m")
+	wantIn(t, "the log", a.log.String(), "the last renewal was 2h0m")
 }
 
 // TestALeaseEditedByHandIsTakenOnlyWhenTheLastRenewalHasExpired has a holder that only renews, and somebody who meddles.
@@ -244,7 +244,7 @@ func TestALeaseEditedByHandIsTakenOnlyWhenTheLastRenewalHasExpired(t *testing.T)
 			if tc.anew {
 				renewed = edited
 			}
-			within(t, "waiting", began.Sub(renewed), duration-100*time.Millisecond, duration+late)
+			atLeast(t, "waiting", began.Sub(renewed), duration-100*time.Millisecond)
 		})
 	}
 }
@@ -267,7 +267,7 @@ func TestALeaderWhoseLeaseIsMeddledWithStops(t *testing.T) {
 			s.await(soon, "stop", "a", 1)
 			again := s.await(quick.LeaseDuration+soon, "start", "a", 2)
 			if strings.HasPrefix(name, "given") {
-				within(t, "waiting for the other", again.at.Sub(edited), quick.LeaseDuration-100*time.Millisecond, 2*quick.LeaseDuration)
+				atLeast(t, "waiting for the other", again.at.Sub(edited), quick.LeaseDuration-100*time.Millisecond)
 			}
 		})
 	}
@@ -310,7 +310,7 @@ func TestAHolderThatWasSeenOnlyByTheLosingLeaderCounts(t *testing.T) {
 	}
 	close(finish)
 	again := s.await(quick.LeaseDuration+soon, "start", "a", 2)
-	within(t, "waiting for the other", again.at.Sub(seen), quick.LeaseDuration-100*time.Millisecond, quick.LeaseDuration+late)
+	atLeast(t, "waiting for the other", again.at.Sub(seen), quick.LeaseDuration-100*time.Millisecond)
 }
 
 func TestALeaseRenewedUnderTheSameIdentityByAnotherProcessIsLeftToIt(t *testing.T) {
@@ -340,14 +340,14 @@ func TestALeaseRenewedUnderTheSameIdentityByAnotherProcessIsLeftToIt(t *testing.
 		<-timer.C
 	}
 	again := s.await(quick.LeaseDuration+soon, "start", "a", 2)
-	within(t, "waiting for the other process", again.at.Sub(last), quick.LeaseDuration-100*time.Millisecond, quick.LeaseDuration+late)
+	atLeast(t, "waiting for the other process", again.at.Sub(last), quick.LeaseDuration-100*time.Millisecond)
 	if processOf(again.holder) == processOf(first.holder) {
 		t.Errorf("a goes on under the identity of the other process, %s", again.holder)
 	}
 	if err := a.Check(nil); err != nil {
 		t.Errorf("after that: %v", err)
 	}
-	wantIn(t, "the log", a.log.String(), "another process renews it under the same identity "+first.holder)
+	wantIn(t, "the log", a.log.String(), "another process renews the Lease under the same identity "+first.holder)
 }
 
 func processOf(holder string) string { return holder[:strings.LastIndex(holder, "_")] }
@@ -368,5 +368,5 @@ func TestAFollowerWhoseWatchIsSilentStillTakesTheLease(t *testing.T) {
 	s.renewals(6)
 	b.role(leadership.Follower)
 	a.stop()
-	s.await(2*quick.LeaseDuration, "start", "b", 1)
+	s.await(quick.LeaseDuration+soon, "start", "b", 1)
 }

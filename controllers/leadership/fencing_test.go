@@ -48,7 +48,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// termOf returns the term of a candidate that leads, and a client that outlives it.
+// termOf returns the term of an elector that leads, and a client that outlives it.
 func termOf(t *testing.T, s *stage, change ...func(*plan)) (*candidate, *leadership.Term, kubernetes.Interface) {
 	t.Helper()
 	var leads atomic.Pointer[leadership.Term]

@@ -17,8 +17,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// sighting is a state of the Lease, nil for none, or why it could not be read.
-type sighting struct {
+// observedLease is a state of the Lease, nil if the Lease does not exist, or the error of reading the Lease.
+type observedLease struct {
 	lease *coordinationv1.Lease
 	err   error
 }
@@ -29,42 +29,42 @@ type follower struct {
 	retry time.Duration
 	// timeout bounds reading the Lease.
 	timeout time.Duration
-	// again ends the watch that goes on; see lookAgain.
-	again atomic.Pointer[context.CancelFunc]
+	// stopWatch ends the current watch; see restart.
+	stopWatch atomic.Pointer[context.CancelFunc]
 }
 
-// lookAgain has the Lease read and watched anew: what the watch has told is not what the server has.
-func (f *follower) lookAgain() {
-	if stop := f.again.Load(); stop != nil {
+// restart reads and watches the Lease anew, since the watch is behind the server.
+func (f *follower) restart() {
+	if stop := f.stopWatch.Load(); stop != nil {
 		(*stop)()
 	}
 }
 
-// run sends what it sees until the context ends.
-func (f *follower) run(ctx context.Context, out chan<- sighting) {
+// run sends observed states until the context ends.
+func (f *follower) run(ctx context.Context, out chan<- observedLease) {
 	for ctx.Err() == nil {
-		if !f.round(ctx, out) {
+		if !f.readAndWatch(ctx, out) {
 			pause(ctx, jittered(f.retry))
 		}
 	}
 }
 
-// round reads the Lease and watches it, and tells whether the next round may begin at once.
-func (f *follower) round(ctx context.Context, out chan<- sighting) bool {
+// readAndWatch reads the Lease and watches it, and reports whether the next round may begin at once.
+func (f *follower) readAndWatch(ctx context.Context, out chan<- observedLease) bool {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	f.again.Store(&stop)
+	f.stopWatch.Store(&stop)
 	reading, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	lease, err := f.get(reading)
-	if !send(ctx, out, sighting{lease: lease, err: err}) || err != nil {
+	if !send(ctx, out, observedLease{lease: lease, err: err}) || err != nil {
 		return false
 	}
 	return f.watch(watching, lease, out) || watching.Err() != nil
 }
 
-// watch sends changes until the watch ends. It tells whether the next one may begin at once.
-func (f *follower) watch(ctx context.Context, from *coordinationv1.Lease, out chan<- sighting) bool {
+// watch sends changes until the watch ends. It reports whether the next watch may begin at once.
+func (f *follower) watch(ctx context.Context, from *coordinationv1.Lease, out chan<- observedLease) bool {
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, f.name.Name).String()}
 	if from != nil {
 		options.ResourceVersion = from.ResourceVersion
@@ -95,7 +95,7 @@ func (f *follower) watch(ctx context.Context, from *coordinationv1.Lease, out ch
 			case event.Type == watch.Deleted:
 				lease = nil
 			}
-			if !send(ctx, out, sighting{lease: lease}) {
+			if !send(ctx, out, observedLease{lease: lease}) {
 				return false
 			}
 		}
@@ -121,7 +121,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// jittered stretches a pause, so that candidates do not try in step.
+// jittered stretches a pause, so that electors do not try in step.
 func jittered(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (1 + (jitter-1)*rand.Float64()))
 }

@@ -23,8 +23,8 @@ const (
 )
 
 // labelled runs f in a goroutine's labels.
-func labelled(ctx context.Context, group, holder, runner string, f func(context.Context)) {
-	pprof.Do(ctx, pprof.Labels(groupLabel, group, termLabel, holder, runnerLabel, runner), f)
+func labelled(ctx context.Context, group, holder, runnable string, f func(context.Context)) {
+	pprof.Do(ctx, pprof.Labels(groupLabel, group, termLabel, holder, runnerLabel, runnable), f)
 }
 
 // goroutines are those with equal stacks.
@@ -42,9 +42,10 @@ func goroutinesOf(label, value string, filter func(labels string) bool) []gorout
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
 		return nil
 	}
+	_, blocks, _ := strings.Cut(profile.String(), "\n") // the first line has the total
 	wanted := labelText(label, value)
 	var out []goroutines
-	for block := range strings.SplitSeq(profile.String(), "\n\n") {
+	for block := range strings.SplitSeq(blocks, "\n\n") {
 		labels := labelsOf(block)
 		if !strings.Contains(labels, wanted) || !filter(labels) {
 			continue
@@ -72,7 +73,7 @@ func labelsOf(block string) string {
 func labelText(label, value string) string { return fmt.Sprintf("%q:%q", label, value) }
 
 // leftOver lists the goroutines of the group's terms other than the current one. After the first time, only those count whose term
-// and runner were found before: terms that have ended since need a moment.
+// and runnable were found before: terms that have ended since need a moment.
 func leftOver(group, current string, before []goroutines, first bool) []goroutines {
 	return goroutinesOf(groupLabel, group, func(labels string) bool {
 		if strings.Contains(labels, labelText(callLabel, "true")) || strings.Contains(labels, labelText(termLabel, current)) {

@@ -6,64 +6,63 @@ package leadership
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 )
 
-// Group is what is led together: runners under one Lease.
+// Group is a set of runnables under one Lease.
 type Group struct {
 	// Name appears in logs, metrics and health details; it is unique in the process.
 	Name string
-	// Lease is the coordination.k8s.io Lease that is held while the runners run.
+	// Lease is the coordination.k8s.io Lease that is held while the runnables run.
 	Lease types.NamespacedName
-	// New makes the runners of one term, from the term's client. It starts nothing.
-	New func(term *Term) ([]Runner, error)
+	// New makes the runnables of one term, from the term's client. It starts nothing.
+	New func(term *Term) ([]Runnable, error)
 	// When ties the group to the state of the cluster; nil means always. See the package conditions.
 	When Condition
 }
 
-// Condition calls report with true when the group shall run and with false when not, each time that changes, until the context
+// Condition calls report with true when the group is to run and with false when not, on each change, until the context
 // ends. It is called once for the life of the process, by followers too, so it should cost little. Until its first report the
 // group does not run. An error is logged, and the condition is run again after a pause; the group stays as it was reported last.
 type Condition func(ctx context.Context, report func(bool)) error
 
 // Why terms end that nothing is wrong with.
 var (
-	errStopped  = errors.New("the process is being stopped")
-	errUnwanted = errors.New("the condition of the group no longer holds")
-	errYielded  = errors.New("the group is handed to a process that leads fewer")
+	errStopped    = errors.New("the process is being stopped")
+	errUnwanted   = errors.New("the condition of the group no longer holds")
+	errHandedOver = errors.New("the group is handed to a process that leads fewer")
 )
 
-// Pauses after terms that failed: doubled each time, and short again after a term that lasted as long as the longest.
+// The backoff after a term that failed doubles each time, and is reset by a term that lasted longer than maxBackoff.
 const (
-	firstRest = time.Second
-	longRest  = time.Minute
+	minBackoff = time.Second
+	maxBackoff = time.Minute
 )
 
-// group is a Group in a candidate.
+// group is a Group in an elector.
 type group struct {
 	Group
-	options   Options
-	clock     Clock
-	candidate *Candidate
-	metrics   groupMetrics
-	status    *status
-	leaks     *leaks
+	options Options
+	clock   Clock
+	elector *Elector
+	metrics groupMetrics
+	status  *status
+	// leaks is nil without Options.DetectLeaks.
+	leaks *leaks
 	// done is closed when the group has ended for good.
-	done chan struct{}
-	seen observation
-	// holdBack is before when this process does not take the Lease, which it has left to others.
-	holdBack time.Duration
+	done     chan struct{}
+	observed observation
+	// notBefore is when this process may take the Lease again after a hand-over.
+	notBefore time.Duration
 }
 
-// run campaigns and leads while the group's condition holds, until the context ends.
+// run acquires the Lease and leads while the group's condition holds, until the context ends.
 func (g *group) run(ctx context.Context) {
 	if g.When == nil {
-		g.campaignAndLead(ctx)
+		g.acquireAndLead(ctx)
 		return
 	}
 	wanted, followed := make(chan bool), make(chan struct{})
@@ -74,7 +73,7 @@ func (g *group) run(ctx context.Context) {
 	defer g.awaitCondition(ctx, followed)
 	for on := false; ; {
 		if !on {
-			g.status.off()
+			g.status.setOff()
 			select {
 			case on = <-wanted:
 				continue
@@ -96,7 +95,7 @@ func (g *group) runWhile(ctx context.Context, wanted <-chan bool) bool {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		g.campaignAndLead(running)
+		g.acquireAndLead(running)
 	}()
 	for {
 		select {
@@ -142,16 +141,16 @@ func (g *group) awaitCondition(ctx context.Context, followed <-chan struct{}) {
 func (g *group) condition(ctx context.Context, report func(bool)) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = fmt.Errorf("panic: %v\n%s", value, debug.Stack())
+			err = crashError(value)
 		}
 	}()
 	return g.When(ctx, report)
 }
 
-func (g *group) campaignAndLead(ctx context.Context) {
-	rest := firstRest
+func (g *group) acquireAndLead(ctx context.Context) {
+	rest := minBackoff
 	for ctx.Err() == nil {
-		held, started, err := g.campaign(ctx)
+		held, started, err := g.acquire(ctx)
 		if err != nil {
 			return
 		}
@@ -160,29 +159,30 @@ func (g *group) campaignAndLead(ctx context.Context) {
 		if !goOn {
 			return
 		}
-		if errors.Is(ended, errYielded) {
-			g.holdBack = g.clock.Elapsed() + g.options.Timings.RetryPeriod
+		if errors.Is(ended, errHandedOver) {
+			g.notBefore = g.clock.Elapsed() + g.options.Timings.RetryPeriod
 		}
 		if ctx.Err() != nil || !isFailure(ended) {
 			continue
 		}
+		g.metrics.failures.WithLabelValues(g.Name).Inc()
+		if g.clock.Elapsed()-began > maxBackoff {
+			rest = minBackoff
+		}
 		klog.FromContext(ctx).Error(ended, "The term has failed", "group", g.Name, "pause", rest)
 		if g.options.ExitOnLoss {
-			g.candidate.exit(ctx, g, ended)
+			g.elector.exit(ctx, g, ended)
 			return
 		}
-		if g.clock.Elapsed()-began > longRest {
-			rest = firstRest
-		}
-		g.status.rests(ended)
+		g.status.backoff(ended)
 		pause(ctx, jittered(rest))
-		rest = min(2*rest, longRest)
+		rest = min(2*rest, maxBackoff)
 	}
 }
 
-// isFailure tells the end of a term that its own runners have caused.
+// isFailure reports whether the runnables of the term ended it. An error of theirs may wrap anything, context.Canceled included.
 func isFailure(ended error) bool {
-	for _, ordinary := range []error{errStopped, errUnwanted, errYielded, errTaken, errNotRenewed, context.Canceled} {
+	for _, ordinary := range []error{errStopped, errUnwanted, errHandedOver, errTaken, errNotRenewed} {
 		if errors.Is(ended, ordinary) {
 			return false
 		}

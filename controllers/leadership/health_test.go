@@ -101,7 +101,7 @@ func TestEveryWedgeIsNamed(t *testing.T) {
 	t.Cleanup(func() { close(over) })
 	scenes := map[string]scene{
 		"New blocks": {
-			change: []func(*plan){exiting, building(func(*leadership.Term) ([]leadership.Runner, error) {
+			change: []func(*plan){exiting, building(func(*leadership.Term) ([]leadership.Runnable, error) {
 				<-over
 				return nil, nil
 			})},

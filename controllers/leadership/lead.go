@@ -18,14 +18,14 @@ import (
 	"github.com/kube-annex/annex/apis/fencing"
 )
 
-// errStuck is why the process ends when runners do not return.
+// errStuck is why the process ends when runnables do not return.
 var errStuck = errors.New("runners did not return in time")
 
 // lead runs one term: from the Lease that was acquired by a request started at the given time, to its release. It returns
 // whether the group may go on, and why the term ended.
-func (g *group) lead(ctx context.Context, held *held, started time.Duration) (goOn bool, ended error) {
-	ctx, yield := context.WithCancelCause(ctx)
-	defer yield(nil)
+func (g *group) lead(ctx context.Context, held *heldLease, started time.Duration) (goOn bool, ended error) {
+	ctx, handOver := context.WithCancelCause(ctx)
+	defer handOver(nil)
 	term := g.newTerm(held)
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "group", g.Name, "term", term.fence.Holder)
 	ctx = klog.NewContext(ctx, logger)
@@ -42,11 +42,11 @@ func (g *group) lead(ctx context.Context, held *held, started time.Duration) (go
 	work := newWork(g, term)
 	working, stopWork := context.WithCancelCause(base)
 	defer stopWork(nil)
-	g.status.leads(term, work, yield)
+	g.status.setStarting(term, work, handOver)
 	g.metrics.transitions.WithLabelValues(g.Name).Inc()
 	g.metrics.setLeading(true)
 	logger.Info("Acquired the Lease", "lease", g.Lease, "transitions", term.fence.Transitions)
-	go work.run(working, func() ([]Runner, error) { return g.New(term) })
+	go work.run(working, func() ([]Runnable, error) { return g.New(term) })
 
 	lost := false
 	select {
@@ -57,17 +57,17 @@ func (g *group) lead(ctx context.Context, held *held, started time.Duration) (go
 	case <-work.ending:
 	}
 	if lost && g.options.ExitOnLoss {
-		g.candidate.exit(ctx, g, fmt.Errorf("leader election lost: %w", ended))
+		g.elector.exit(ctx, g, fmt.Errorf("leader election lost: %w", ended))
 		return false, ended
 	}
 	stopping := g.clock.Elapsed()
-	g.status.stops()
+	g.status.setStopping()
 	stopWork(ended)
-	if waitForRunners && !g.awaitRunners(work, renewal, stopping) {
-		g.candidate.failStop(base, g, work, g.options.Timings.grace(renewal.age()), fmt.Errorf("%w: %v", errStuck, work.unfinished()))
+	if waitForRunnables && !g.awaitRunnables(work, renewal, stopping) {
+		g.elector.failStop(base, g, work, g.options.Timings.grace(renewal.age()), fmt.Errorf("%w: %v", errStuck, work.unfinished()))
 		return false, errStuck
 	}
-	if waitForRunners && work.failure != nil {
+	if waitForRunnables && work.failure != nil {
 		ended = work.failure
 	}
 	g.metrics.stopSeconds.WithLabelValues(g.Name).Observe((g.clock.Elapsed() - stopping).Seconds())
@@ -77,21 +77,23 @@ func (g *group) lead(ctx context.Context, held *held, started time.Duration) (go
 	g.metrics.termSeconds.WithLabelValues(g.Name).Observe((g.clock.Elapsed() - began).Seconds())
 	logger.Info("The term has ended", "reason", ended, "stopped", g.clock.Elapsed()-stopping)
 	g.release(base, held, renewal)
-	if held.copied {
-		g.candidate.renounce()
+	if held.duplicate {
+		g.elector.rotateIdentity()
 	}
-	if held.found != nil {
-		g.see(held.found)
+	if held.newHolder != nil {
+		g.observe(held.newHolder)
 	}
-	g.status.follows()
-	g.leaks.termEnded()
+	g.status.setFollowing()
+	if g.leaks != nil {
+		g.leaks.termEnded()
+	}
 	return true, ended
 }
 
-func (g *group) newTerm(held *held) *Term {
+func (g *group) newTerm(held *heldLease) *Term {
 	fence := fencing.Current(held.lease)
 	t := &Term{
-		fence: fence, base: g.options.Client, markWrites: g.options.MarkWrites, metrics: g.metrics, clock: g.clock, mux: g.candidate.mux,
+		fence: fence, base: g.options.Client, markWrites: g.options.MarkWrites, metrics: g.metrics, clock: g.clock, mux: g.elector.mux,
 		labels: pprof.WithLabels(context.Background(), pprof.Labels(groupLabel, g.Name, termLabel, fence.Holder)),
 		checks: map[string]func(*http.Request) error{},
 	}
@@ -99,10 +101,10 @@ func (g *group) newTerm(held *held) *Term {
 	return t
 }
 
-// awaitRunners waits until all runners have returned, as long as the Lease is held for sure and their time to stop is not over. In
+// awaitRunnables waits until all runnables have returned, as long as the Lease is held for sure and their time to stop is not over. In
 // a process that was paused past its Lease they are told to stop only now; their clients have refused to send since, so they get a
 // moment to return, lest every machine that was suspended comes back without its processes.
-func (g *group) awaitRunners(work *work, renewal *renewal, stopping time.Duration) bool {
+func (g *group) awaitRunnables(work *work, renewal *renewal, stopping time.Duration) bool {
 	for {
 		stoppingFor := g.clock.Elapsed() - stopping
 		left := max(g.options.Timings.usable()-renewal.age(), g.options.Timings.LeaseDuration/stopShare-stoppingFor)
@@ -126,7 +128,7 @@ func (g *group) awaitRunners(work *work, renewal *renewal, stopping time.Duratio
 }
 
 // release gives the Lease back, unless it is someone else's by now. Where that fails it expires.
-func (g *group) release(ctx context.Context, held *held, renewal *renewal) {
+func (g *group) release(ctx context.Context, held *heldLease, renewal *renewal) {
 	if renewal.taken.Load() {
 		return
 	}

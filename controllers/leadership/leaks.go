@@ -13,7 +13,7 @@ import (
 // leakChecks are when goroutines are looked for after a term: what only takes a moment to end is no leak.
 var leakChecks = []time.Duration{time.Second, 5 * time.Second}
 
-// leaks looks for goroutines that terms of a group have left behind, without holding up the next one.
+// leaks looks for goroutines that terms of a group have left behind, without delaying the next term.
 type leaks struct {
 	group   *group
 	pending chan struct{}
@@ -21,11 +21,11 @@ type leaks struct {
 
 func newLeaks(g *group) *leaks { return &leaks{group: g, pending: make(chan struct{}, 1)} }
 
-// termEnded has a check made soon.
+// termEnded schedules a check.
 func (l *leaks) termEnded() {
 	select {
 	case l.pending <- struct{}{}:
-	default: // the one that is due will do
+	default: // a check is scheduled already
 	}
 }
 
@@ -50,7 +50,7 @@ func (l *leaks) run(ctx context.Context) {
 	}
 }
 
-// report counts what past terms have left over and says where it is.
+// report logs the goroutines of past terms and sets the metric.
 func (l *leaks) report(ctx context.Context, found []goroutines) {
 	n := total(found)
 	l.group.metrics.leaked.WithLabelValues(l.group.Name).Set(float64(n))

@@ -81,13 +81,14 @@ func cycleAsChild(config *rest.Config) error {
 	registry, mux := metrics.NewKubeRegistry(), &paths{}
 	o := leadership.NewOptions()
 	o.Client, o.Timings, o.Host, o.Metrics = config, quick, "child", leadership.NewMetrics()
+	o.DetectLeaks = true
 	if err := o.Metrics.Register(registry.Register); err != nil {
 		return err
 	}
 	switches, works, ended := make(chan bool), make(chan struct{}), make(chan struct{})
 	c, err := leadership.New(o, leadership.Group{
 		Name: "cycle", Lease: types.NamespacedName{Namespace: "default", Name: *childLease},
-		New: func(term *leadership.Term) ([]leadership.Runner, error) { return cycleRunners(term, works, ended) },
+		New: func(term *leadership.Term) ([]leadership.Runnable, error) { return cycleRunners(term, works, ended) },
 		When: func(ctx context.Context, report func(bool)) error {
 			for {
 				select {
@@ -191,7 +192,7 @@ func receiveOr(c <-chan struct{}, d <-chan time.Time) bool {
 }
 
 // cycleRunners use informers with handlers, a health check and a path.
-func cycleRunners(term *leadership.Term, works, ended chan<- struct{}) ([]leadership.Runner, error) {
+func cycleRunners(term *leadership.Term, works, ended chan<- struct{}) ([]leadership.Runnable, error) {
 	own, err := kubernetes.NewForConfig(term.Client())
 	if err != nil {
 		return nil, err
@@ -199,7 +200,7 @@ func cycleRunners(term *leadership.Term, works, ended chan<- struct{}) ([]leader
 	factory := informers.NewSharedInformerFactory(own, 0)
 	namespaces := factory.Core().V1().Namespaces().Informer()
 	term.OnEnd(func() { ended <- struct{}{} })
-	return []leadership.Runner{
+	return []leadership.Runnable{
 		leadership.Informers("informers", factory),
 		{Name: "worker", Run: func(ctx context.Context) error {
 			term.AddHealthCheck("cache", func(*http.Request) error {
@@ -225,7 +226,7 @@ func cycleRunners(term *leadership.Term, works, ended chan<- struct{}) ([]leader
 }
 
 // settle measures when what needs a moment to end has ended, or that is given up.
-func settle(c *leadership.Candidate, registry metrics.KubeRegistry, mux *paths, want *footprint) (f footprint, err error) {
+func settle(c *leadership.Elector, registry metrics.KubeRegistry, mux *paths, want *footprint) (f footprint, err error) {
 	deadline := time.Now().Add(10 * time.Second)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -24,8 +24,8 @@ import (
 var (
 	// errTaken: the Lease belongs to someone else now, or is gone. There is nothing to renew or release.
 	errTaken = errors.New("the Lease is no longer held by this process")
-	// errDuplicate: it belongs to another process that has the same identity, such as a copy of this virtual machine.
-	errDuplicate = fmt.Errorf("%w: another process renews it under the same identity", errTaken)
+	// errDuplicate: the Lease belongs to another process that has the same identity, such as a copy of this virtual machine.
+	errDuplicate = fmt.Errorf("%w: another process renews the Lease under the same identity", errTaken)
 	// errRaced: someone else has written the Lease first.
 	errRaced = errors.New("someone else wrote the Lease first")
 )
@@ -92,19 +92,19 @@ func (l *lock) microNow() metav1.MicroTime {
 }
 
 // held is a Lease that this process has acquired. It is used by one goroutine at a time.
-type held struct {
+type heldLease struct {
 	*lock
 	lease *coordinationv1.Lease
-	// written are the renew times of writes whose answer was not seen; one of them may be in the Lease.
-	written []metav1.MicroTime
-	// found is the Lease of the other holder that errTaken is about; nil if there is none.
-	found *coordinationv1.Lease
-	// copied tells that it was errDuplicate.
-	copied bool
+	// unconfirmed are the renew times of writes without a response; one of them may be in the Lease.
+	unconfirmed []metav1.MicroTime
+	// newHolder is the Lease of the other holder that errTaken is about; nil if there is none.
+	newHolder *coordinationv1.Lease
+	// duplicate reports that the error was errDuplicate.
+	duplicate bool
 }
 
 // renew writes a new renew time. errTaken says that it never will again; any other error that another try may do.
-func (h *held) renew(ctx context.Context) error {
+func (h *heldLease) renew(ctx context.Context) error {
 	lease := h.lease.DeepCopy()
 	lease.Spec.RenewTime = ptr.To(h.microNow())
 	lease.Spec.LeaseDurationSeconds = ptr.To(int32(h.duration / time.Second))
@@ -112,7 +112,7 @@ func (h *held) renew(ctx context.Context) error {
 }
 
 // release gives the Lease back and names the term that did, so that followers need not wait.
-func (h *held) release(ctx context.Context) error {
+func (h *heldLease) release(ctx context.Context) error {
 	term := fencing.Current(h.lease)
 	lease := h.lease.DeepCopy()
 	lease.Annotations = maps.Clone(lease.Annotations)
@@ -124,42 +124,42 @@ func (h *held) release(ctx context.Context) error {
 	return h.write(ctx, lease)
 }
 
-func (h *held) write(ctx context.Context, lease *coordinationv1.Lease) error {
+func (h *heldLease) write(ctx context.Context, lease *coordinationv1.Lease) error {
 	written, err := h.leases.Update(ctx, lease, metav1.UpdateOptions{})
 	switch {
 	case err == nil:
-		h.lease, h.written = written, nil
+		h.lease, h.unconfirmed = written, nil
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return h.reread(ctx, err)
 	}
 	// The server may have done it all the same.
-	h.written = append(h.written, *lease.Spec.RenewTime)
+	h.unconfirmed = append(h.unconfirmed, *lease.Spec.RenewTime)
 	return err
 }
 
 // reread finds out what came between: an edit of something else, after which the next try succeeds, or the end of the term.
-func (h *held) reread(ctx context.Context, cause error) error {
+func (h *heldLease) reread(ctx context.Context, cause error) error {
 	current, err := h.get(ctx)
 	if err != nil {
 		// The cause is not wrapped: after a conflict another try may be made at once, but not while reading fails.
 		return fmt.Errorf("read the Lease, since it could not be written (%s): %w", cause.Error(), err)
 	}
-	h.found = current
+	h.newHolder = current
 	switch {
 	case current == nil, current.UID != h.lease.UID:
-		return fmt.Errorf("%w: it was deleted", errTaken)
+		return fmt.Errorf("%w: the Lease was deleted", errTaken)
 	case holderOf(current) != holderOf(h.lease) || transitionsOf(current) != transitionsOf(h.lease):
-		return fmt.Errorf("%w: its holder is now %q", errTaken, holderOf(current))
+		return fmt.Errorf("%w: the holder is now %q", errTaken, holderOf(current))
 	case !h.wrote(current.Spec.RenewTime):
-		h.copied = true
+		h.duplicate = true
 		return fmt.Errorf("%w %s; run no copies of a running process, and edit no Lease that is held", errDuplicate, holderOf(current))
 	}
-	h.lease, h.found = current, nil
+	h.lease, h.newHolder = current, nil
 	return cause
 }
 
-func (h *held) wrote(renewed *metav1.MicroTime) bool {
+func (h *heldLease) wrote(renewed *metav1.MicroTime) bool {
 	return renewed.Equal(h.lease.Spec.RenewTime) ||
-		slices.ContainsFunc(h.written, func(t metav1.MicroTime) bool { return t.Equal(renewed) })
+		slices.ContainsFunc(h.unconfirmed, func(t metav1.MicroTime) bool { return t.Equal(renewed) })
 }

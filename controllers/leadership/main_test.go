@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/kube-annex/annex/server/up"
+	"github.com/kube-annex/annex/server/standalone"
 )
 
 var (
@@ -66,14 +66,14 @@ func runWithServer(m *testing.M) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	options := up.NewOptions()
+	options := standalone.NewOptions()
 	options.DataDir = dir
 	options.ControlPlane.Serving.Port, options.Extension.Serving.Port = 0, 0
 	completed, err := options.Complete()
 	if err != nil {
 		return err
 	}
-	server := up.New(completed)
+	server := standalone.New(completed)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx) }()

@@ -9,7 +9,7 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Metrics are those of all candidates of a process. Every series has the group as its name, and is there from the start.
+// Metrics are those of all electors of a process. Every series has the group as its name, and is there from the start.
 type Metrics struct {
 	leading       *metrics.GaugeVec
 	transitions   *metrics.CounterVec
@@ -18,7 +18,8 @@ type Metrics struct {
 	leaked        *metrics.GaugeVec
 	lateWrites    *metrics.CounterVec
 	panics        *metrics.CounterVec
-	wedged        *metrics.GaugeVec
+	failures      *metrics.CounterVec
+	stuck         *metrics.GaugeVec
 	registerables []metrics.Registerable
 }
 
@@ -50,7 +51,8 @@ func NewMetrics() *Metrics {
 	m.leaked = gauge("leaked_goroutines", "Goroutines that terms which are over have left behind.")
 	m.lateWrites = counter("late_writes_refused_total", "Writes that the client of a term refused because the term was over.")
 	m.panics = counter("runner_panics_total", "Panics of runners, each of which ended its term.")
-	m.wedged = gauge("wedged", "1 while the group is wedged for the reason: held but not running, stuck stopping, or impossible to acquire.", "reason")
+	m.failures = counter("term_failures_total", "Terms that their own runners ended: one returned, failed or panicked, or could not be made.")
+	m.stuck = gauge("wedged", "1 while the group is stuck for the reason: held but not running, stuck stopping, impossible to acquire, or leading without the right to read.", "reason")
 	return m
 }
 
@@ -74,13 +76,13 @@ type groupMetrics struct {
 func (m groupMetrics) start() {
 	m.leading.WithLabelValues(m.name).Set(0)
 	m.leaked.WithLabelValues(m.name).Set(0)
-	for _, counter := range []*metrics.CounterVec{m.transitions, m.lateWrites, m.panics} {
+	for _, counter := range []*metrics.CounterVec{m.transitions, m.lateWrites, m.panics, m.failures} {
 		counter.WithLabelValues(m.name).Add(0)
 	}
 	for _, histogram := range []*metrics.HistogramVec{m.termSeconds, m.stopSeconds} {
 		histogram.WithLabelValues(m.name)
 	}
-	m.setWedged("")
+	m.setStuck("")
 }
 
 func (m groupMetrics) setLeading(leading bool) {
@@ -91,12 +93,12 @@ func (m groupMetrics) setLeading(leading bool) {
 	m.leading.WithLabelValues(m.name).Set(value)
 }
 
-func (m groupMetrics) setWedged(reason string) {
-	for _, known := range wedges {
+func (m groupMetrics) setStuck(reason string) {
+	for _, known := range stuckReasons {
 		value := 0.0
 		if known == reason {
 			value = 1
 		}
-		m.wedged.WithLabelValues(m.name, known).Set(value)
+		m.stuck.WithLabelValues(m.name, known).Set(value)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/kube-annex/annex/apis/fencing"
 )
 
-// observation is what a follower has seen of a Lease, and from when on it may take it. As in client-go, the holder's clock does
-// not count: a Lease has expired when no renewal was seen for its duration by the follower's own clock.
+// observation is the last observed state of a Lease, and the time from which a follower may take the Lease. As in client-go, the
+// holder's clock does not count: a Lease has expired when no renewal was observed for its duration by the follower's own clock.
 type observation struct {
 	// lease is nil where there is none, or nothing is known yet.
 	lease *coordinationv1.Lease
@@ -22,38 +22,39 @@ type observation struct {
 	freeAt time.Duration
 }
 
-// holding is what tells one renewal of one term from another.
-type holding struct {
+// renewalRecord identifies one renewal of one term.
+type renewalRecord struct {
 	holder, uid string
 	transitions int32
 	renewed     time.Time
 }
 
-func holdingOf(lease *coordinationv1.Lease) holding {
+func recordOf(lease *coordinationv1.Lease) renewalRecord {
 	if lease == nil {
-		return holding{}
+		return renewalRecord{}
 	}
-	h := holding{holder: holderOf(lease), uid: string(lease.UID), transitions: transitionsOf(lease)}
+	h := renewalRecord{holder: holderOf(lease), uid: string(lease.UID), transitions: transitionsOf(lease)}
 	if lease.Spec.RenewTime != nil {
 		h.renewed = lease.Spec.RenewTime.UTC()
 	}
 	return h
 }
 
-// saw takes in a state of the Lease; nil says that there is none. ours tells holders whose work is known to have ended.
-func (o *observation) saw(lease *coordinationv1.Lease, now, fallback time.Duration, ours func(holder string) bool) {
-	last, next := holdingOf(o.lease), holdingOf(lease)
+// observe records a state of the Lease, or nil if the Lease does not exist. ended reports whether the work of a holder is known to have
+// ended.
+func (o *observation) observe(lease *coordinationv1.Lease, now, fallback time.Duration, ended func(holder string) bool) {
+	last, next := recordOf(o.lease), recordOf(lease)
 	first := !o.known
 	o.lease, o.known = lease, true
 	switch {
-	case next.holder != "" && ours(next.holder):
+	case next.holder != "" && ended(next.holder):
 		o.freeAt = now
 	case next.holder != "" && (first || next != last):
 		// A renewal. An edit by hand may have shortened the duration, but not what the last renewal promised; nor does a much longer
 		// one count after it was corrected.
 		o.freeAt = max(now+durationOf(lease, fallback), min(o.freeAt, now+fallback))
 		if !first && next.holder != last.holder && next.uid == last.uid && next.transitions <= last.transitions {
-			o.freeAt = max(o.freeAt, now+fallback) // nobody acquires a Lease without counting it; see below
+			o.freeAt = max(o.freeAt, now+fallback) // every acquisition increments transitions; see below
 		}
 	case next.holder != "":
 		// Seen before.
@@ -68,8 +69,8 @@ func (o *observation) saw(lease *coordinationv1.Lease, now, fallback time.Durati
 	}
 }
 
-// released tells whether the last term of the Lease said itself that its work has ended.
-func released(lease *coordinationv1.Lease, last holding) bool {
+// released reports whether the last holder recorded in the Lease that its work has ended.
+func released(lease *coordinationv1.Lease, last renewalRecord) bool {
 	if lease == nil {
 		return false
 	}

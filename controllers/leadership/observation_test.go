@@ -57,42 +57,44 @@ func TestWhenALeaseIsFree(t *testing.T) {
 		seen []state
 		want int
 	}{
-		"none at first":                         {seen: []state{{gone: true}}, want: 0},
-		"held by nobody at first":               {seen: []state{{}}, want: 0},
-		"held at first":                         {seen: []state{held}, want: 10},
-		"seen again":                            {seen: []state{held, held, held}, want: 10},
-		"renewed":                               {seen: []state{held, {holder: "a", renewed: 2}}, want: 11},
-		"renewed with an earlier time":          {seen: []state{held, {holder: "a", renewed: -3600}}, want: 11},
-		"taken":                                 {seen: []state{held, {holder: "b", transitions: 1, renewed: 1}}, want: 11},
-		"taken by the same":                     {seen: []state{held, {holder: "a", transitions: 1, renewed: 1}}, want: 11},
-		"made anew":                             {seen: []state{held, {uid: "other", holder: "a", renewed: 1}}, want: 11},
-		"without a duration":                    {seen: []state{{holder: "a", seconds: -1}}, want: 10},
-		"with a short duration":                 {seen: []state{{holder: "a", seconds: 3}}, want: 3},
-		"the duration alone edited":             {seen: []state{held, {holder: "a", renewed: 1, seconds: 1}}, want: 10},
-		"shortened with a renewal":              {seen: []state{held, {holder: "a", renewed: 2, seconds: 1}}, want: 10},
-		"given to another by hand":              {seen: []state{held, {holder: "b", renewed: 1, seconds: 1}}, want: 11},
-		"a nonsense duration corrected":         {seen: []state{{holder: "a", seconds: 100000}, {holder: "a", renewed: 2}}, want: 11},
-		"deleted":                               {seen: []state{held, {gone: true}}, want: 11},
-		"deleted and made anew without holder":  {seen: []state{held, {gone: true}, {uid: "other"}}, want: 12},
-		"cleared":                               {seen: []state{held, {renewed: 1}}, want: 11},
-		"cleared and touched":                   {seen: []state{held, {renewed: 1}, {renewed: 5}}, want: 12},
-		"cleared and deleted":                   {seen: []state{held, {renewed: 1}, {gone: true}}, want: 12},
-		"released":                              {seen: []state{held, {renewed: 2, released: "uid;0;a"}}, want: 1},
-		"released and touched":                  {seen: []state{held, {renewed: 2, released: "uid;0;a"}, {renewed: 3, released: "uid;0;a"}}, want: 2},
-		"released in the name of another":       {seen: []state{held, {renewed: 2, released: "uid;0;b"}}, want: 11},
-		"released in the name of another term":  {seen: []state{held, {renewed: 2, released: "uid;7;a"}}, want: 11},
-		"released in the name of another Lease": {seen: []state{held, {renewed: 2, released: "other;0;a"}}, want: 11},
-		"released in nobody's name":             {seen: []state{held, {renewed: 2, released: "uid;0;"}}, want: 11},
-		"the next term released, unseen":        {seen: []state{held, {transitions: 1, renewed: 3, released: "uid;1;b"}}, want: 1},
-		"released by client-go after ours":      {seen: []state{{holder: "theirs", transitions: 1, released: "uid;0;a"}, {transitions: 1, renewed: 2, seconds: 1, released: "uid;0;a"}}, want: 11},
-		"held by this process":                  {seen: []state{held, {holder: "ours", transitions: 1}}, want: 1},
-		"held by this process, deleted":         {seen: []state{held, {holder: "ours", transitions: 1}, {gone: true}}, want: 12},
+		"none at first":                                  {seen: []state{{gone: true}}, want: 0},
+		"held by nobody at first":                        {seen: []state{{}}, want: 0},
+		"held at first":                                  {seen: []state{held}, want: 10},
+		"seen again":                                     {seen: []state{held, held, held}, want: 10},
+		"renewed":                                        {seen: []state{held, {holder: "a", renewed: 2}}, want: 11},
+		"renewed with an earlier time":                   {seen: []state{held, {holder: "a", renewed: -3600}}, want: 11},
+		"taken":                                          {seen: []state{held, {holder: "b", transitions: 1, renewed: 1}}, want: 11},
+		"taken by the same":                              {seen: []state{held, {holder: "a", transitions: 1, renewed: 1}}, want: 11},
+		"made anew":                                      {seen: []state{held, {uid: "other", holder: "a", renewed: 1}}, want: 11},
+		"without a duration":                             {seen: []state{{holder: "a", seconds: -1}}, want: 10},
+		"with a short duration":                          {seen: []state{{holder: "a", seconds: 3}}, want: 3},
+		"the duration alone edited":                      {seen: []state{held, {holder: "a", renewed: 1, seconds: 1}}, want: 10},
+		"shortened with a renewal":                       {seen: []state{held, {holder: "a", renewed: 2, seconds: 1}}, want: 10},
+		"given to another by hand":                       {seen: []state{held, {holder: "b", renewed: 1, seconds: 1}}, want: 11},
+		"a nonsense duration corrected":                  {seen: []state{{holder: "a", seconds: 100000}, {holder: "a", renewed: 2}}, want: 11},
+		"deleted":                                        {seen: []state{held, {gone: true}}, want: 11},
+		"deleted and made anew without holder":           {seen: []state{held, {gone: true}, {uid: "other"}}, want: 12},
+		"cleared":                                        {seen: []state{held, {renewed: 1}}, want: 11},
+		"cleared and touched":                            {seen: []state{held, {renewed: 1}, {renewed: 5}}, want: 12},
+		"cleared and deleted":                            {seen: []state{held, {renewed: 1}, {gone: true}}, want: 12},
+		"released":                                       {seen: []state{held, {renewed: 2, released: "uid;0;a"}}, want: 1},
+		"released and touched":                           {seen: []state{held, {renewed: 2, released: "uid;0;a"}, {renewed: 3, released: "uid;0;a"}}, want: 2},
+		"released in the name of another":                {seen: []state{held, {renewed: 2, released: "uid;0;b"}}, want: 11},
+		"released in the name of another term":           {seen: []state{held, {renewed: 2, released: "uid;7;a"}}, want: 11},
+		"released in the name of another Lease":          {seen: []state{held, {renewed: 2, released: "other;0;a"}}, want: 11},
+		"released in nobody's name":                      {seen: []state{held, {renewed: 2, released: "uid;0;"}}, want: 11},
+		"the next term released, unseen":                 {seen: []state{held, {transitions: 1, renewed: 3, released: "uid;1;b"}}, want: 1},
+		"released by client-go after ours":               {seen: []state{{holder: "theirs", transitions: 1, released: "uid;0;a"}, {transitions: 1, renewed: 2, seconds: 1, released: "uid;0;a"}}, want: 11},
+		"cleared, released in the name of another Lease": {seen: []state{held, {renewed: 1}, {renewed: 5, released: "other;0;a"}}, want: 12},
+		"of another term, released in the name of one":   {seen: []state{held, {transitions: 1, renewed: 2, released: "uid;0;a"}}, want: 11},
+		"held by this process":                           {seen: []state{held, {holder: "ours", transitions: 1}}, want: 1},
+		"held by this process, deleted":                  {seen: []state{held, {holder: "ours", transitions: 1}, {gone: true}}, want: 12},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var o observation
 			for second, s := range tc.seen {
-				o.saw(s.lease(), time.Duration(second)*time.Second, 10*time.Second, func(holder string) bool { return strings.HasPrefix(holder, "ours") })
+				o.observe(s.lease(), time.Duration(second)*time.Second, 10*time.Second, func(holder string) bool { return strings.HasPrefix(holder, "ours") })
 			}
 			if want := time.Duration(tc.want) * time.Second; o.freeAt != want {
 				t.Errorf("free at %s, want %s", o.freeAt, want)
@@ -110,6 +112,7 @@ func TestWhoseHoldersAreOurs(t *testing.T) {
 		"an earlier term":               {holder: "host_uid_3", want: true},
 		"a host with underscores":       {holder: "my_host_uid_3", want: true},
 		"another process":               {holder: "host_other_3"},
+		"a host without a name":         {holder: "_uid_3", want: true},
 		"client-go's":                   {holder: "host_uid"},
 		"nobody":                        {holder: ""},
 		"a former process, same owner":  {owner: "disk", holder: "host_disk.other_3", want: true},
@@ -120,8 +123,8 @@ func TestWhoseHoldersAreOurs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := &Candidate{uid: "uid", options: Options{Owner: tc.owner}}
-			if got := c.ours(tc.holder); got != tc.want {
+			c := &Elector{uid: "uid", options: Options{Owner: tc.owner}}
+			if got := c.workHasEnded(tc.holder); got != tc.want {
 				t.Errorf("ours(%q) = %t", tc.holder, got)
 			}
 		})

@@ -25,17 +25,22 @@ type Options struct {
 	// ExitOnLoss ends the process when a Lease is lost, as programs did before KEP-5366: the gate GracefulLeaderTransition is off.
 	// A term that fails ends the process, too, and groups are not spread.
 	ExitOnLoss bool
-	// Members names the set of processes that share the groups: each announces itself with a Lease of this name and a suffix, in
+	// Replicas names the set of processes that share the groups: each announces itself with a Lease of this name and a suffix, in
 	// this namespace, and groups are spread evenly over them. Empty means that groups stay where they are.
-	Members struct{ Namespace, Name string }
+	Replicas struct{ Namespace, Name string }
 	// MarkWrites has the clients of terms name the holder as field manager of writes that name none, so that a
 	// ValidatingAdmissionPolicy can see it. Each term then has an entry of its own in managedFields.
 	MarkWrites bool
 
+	// DetectLeaks looks, after each term, for goroutines that former terms have left behind, and reports them in the log and by the metric
+	// leader_election_leaked_goroutines. It takes a profile of all goroutines each time.
+	DetectLeaks bool
+
 	// Owner names what only one process can have at a time, such as a locked data directory. A Lease whose holder had the same
-	// owner is taken at once, since its process is dead. It has lower case letters and digits only. Empty means none.
+	// owner is taken at once, since its process is dead, unless the holder is another elector of this process. It has lower case
+	// letters and digits only. Empty means none.
 	Owner string
-	// Metrics are shared by all candidates of a process; nil means that nothing is counted.
+	// Metrics are shared by all electors of a process; nil means that nothing is counted.
 	Metrics *Metrics
 	// Clock is for tests; the zero value is the clock of the machine.
 	Clock Clock
@@ -53,10 +58,10 @@ type Timings struct {
 	RenewDeadline time.Duration
 	// RetryPeriod is the pause after a failed attempt to acquire or renew. Renewals are made every LeaseDuration/3.
 	RetryPeriod time.Duration
-	// StopTimeout is how long runners may take to return. If they do not, the process ends.
+	// StopTimeout is how long runnables may take to return. If they do not, the process ends.
 	StopTimeout time.Duration
-	// SpreadAfter is how long membership must have been stable before a process that leads too many groups releases one.
-	SpreadAfter time.Duration
+	// BalanceAfter is how long the set of replicas must have been stable before a process that leads too many groups hands one over.
+	BalanceAfter time.Duration
 }
 
 // Default timings.
@@ -65,14 +70,14 @@ const (
 	DefaultRenewDeadline = 10 * time.Second
 	DefaultRetryPeriod   = 2 * time.Second
 	DefaultStopTimeout   = 10 * time.Second
-	DefaultSpreadAfter   = 30 * time.Second
+	DefaultBalanceAfter  = 30 * time.Second
 )
 
 // NewOptions returns the defaults; Client is for the caller to set.
 func NewOptions() Options {
 	return Options{Timings: Timings{
 		LeaseDuration: DefaultLeaseDuration, RenewDeadline: DefaultRenewDeadline, RetryPeriod: DefaultRetryPeriod,
-		StopTimeout: DefaultStopTimeout, SpreadAfter: DefaultSpreadAfter,
+		StopTimeout: DefaultStopTimeout, BalanceAfter: DefaultBalanceAfter,
 	}}
 }
 
@@ -124,8 +129,8 @@ func (t Timings) Validate() []error {
 	if t.StopTimeout <= 0 {
 		errs = append(errs, fmt.Errorf("--leader-elect-stop-timeout is %s; set more than 0", t.StopTimeout))
 	}
-	if t.SpreadAfter < 0 {
-		errs = append(errs, errors.New("SpreadAfter is negative; set 0 to spread groups at once"))
+	if t.BalanceAfter < 0 {
+		errs = append(errs, errors.New("BalanceAfter is negative; set 0 to balance groups at once"))
 	}
 	return errs
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -59,7 +58,7 @@ func TestNonsenseTimingsAreRefused(t *testing.T) {
 
 func TestNewListsEveryMistake(t *testing.T) {
 	t.Parallel()
-	build := func(*leadership.Term) ([]leadership.Runner, error) { return nil, nil }
+	build := func(*leadership.Term) ([]leadership.Runnable, error) { return nil, nil }
 	group := leadership.Group{Name: "g", Lease: types.NamespacedName{Namespace: "default", Name: "l"}, New: build}
 	for name, tc := range map[string]struct {
 		change func(*leadership.Options)
@@ -68,11 +67,15 @@ func TestNewListsEveryMistake(t *testing.T) {
 	}{
 		"nothing":           {groups: []leadership.Group{group}},
 		"no client":         {change: func(o *leadership.Options) { o.Client = nil }, want: []string{"Options.Client is nil"}},
-		"a bad client":      {change: func(o *leadership.Options) { o.Client = &rest.Config{Host: "://"} }, want: []string{"make the client for Leases"}},
+		"a bad client":      {change: func(o *leadership.Options) { o.Client = &rest.Config{Host: "://"} }, want: []string{"build the client for Leases"}},
 		"owner":             {change: func(o *leadership.Options) { o.Owner = "a_b" }, want: []string{"a_b"}},
 		"long owner":        {change: func(o *leadership.Options) { o.Owner = strings.Repeat("a", 33) }, want: []string{"at most 32"}},
-		"half of members":   {change: func(o *leadership.Options) { o.Members.Name = "m" }, want: []string{"set both or none"}},
+		"half of replicas":  {change: func(o *leadership.Options) { o.Replicas.Name = "m" }, want: []string{"set both or none"}},
 		"an empty group":    {groups: []leadership.Group{{}}, want: []string{"lacks a name"}},
+		"no name":           {groups: []leadership.Group{{Lease: group.Lease, New: build}}, want: []string{"lacks a name"}},
+		"no New":            {groups: []leadership.Group{{Name: "g", Lease: group.Lease}}, want: []string{"lacks a name"}},
+		"no Lease":          {groups: []leadership.Group{{Name: "g", Lease: types.NamespacedName{Namespace: "default"}, New: build}}, want: []string{"lacks a name"}},
+		"no namespace":      {groups: []leadership.Group{{Name: "g", Lease: types.NamespacedName{Name: "l"}, New: build}}, want: []string{"lacks a name"}},
 		"the same group":    {groups: []leadership.Group{group, group}, want: []string{"two groups are called g", "two groups have the Lease default/l"}},
 		"several at a time": {change: func(o *leadership.Options) { o.Client, o.Timings.RetryPeriod = nil, 0 }, want: []string{"Options.Client is nil", "retry-period"}},
 	} {
@@ -94,7 +97,7 @@ func TestNewListsEveryMistake(t *testing.T) {
 	}
 }
 
-// TestWithoutAServerNothingRunsAndStopIsPrompt has nobody listening.
+// TestWithoutAServerNothingRuns has nobody listening.
 func TestWithoutAServerNothingRuns(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -103,10 +106,7 @@ func TestWithoutAServerNothingRuns(t *testing.T) {
 		status := a.Statuses()[0]
 		return status.Err != nil, status
 	})
-	a.cancel()
-	began := time.Now()
-	<-a.done
-	within(t, "stopping", time.Since(began), 0, quick.RenewDeadline)
+	a.stop()
 	if diff := cmp.Diff(0, len(s.all("build", ""))); diff != "" {
 		t.Errorf("terms (-want,+got):\n%s", diff)
 	}

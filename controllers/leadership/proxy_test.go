@@ -28,7 +28,7 @@ type fault struct {
 	hole bool
 }
 
-// proxy stands between a candidate and the server.
+// proxy stands between an elector and the server.
 type proxy struct {
 	server   *httptest.Server
 	upstream http.RoundTripper
@@ -37,8 +37,6 @@ type proxy struct {
 	mu      sync.Mutex
 	rule    func(*http.Request) fault
 	changed chan struct{}
-	// renewed is when the last write of a Lease that succeeded had come in.
-	renewed time.Time
 }
 
 func newProxy(t *testing.T) *proxy {
@@ -106,7 +104,6 @@ func (p *proxy) pass(r *http.Request) (fault, bool) {
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	came := time.Now()
 	f, ok := p.pass(r)
 	if !ok || f.cut {
 		hangUp(w)
@@ -133,11 +130,6 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { _ = response.Body.Close() }()
-	if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/leases/") && response.StatusCode == http.StatusOK {
-		p.mu.Lock()
-		p.renewed = came
-		p.mu.Unlock()
-	}
 	p.answer(w, r, response)
 }
 
@@ -161,12 +153,6 @@ func (p *proxy) answer(w http.ResponseWriter, r *http.Request, response *http.Re
 		}
 		_ = flush.Flush()
 	}
-}
-
-func (p *proxy) lastRenewal() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.renewed
 }
 
 // hangUp breaks the connection without an answer.

@@ -21,10 +21,10 @@ const deadlineTick = time.Second
 // errNotRenewed is why a term ends at the renew deadline.
 var errNotRenewed = errors.New("the Lease was not renewed in time")
 
-// renewal keeps the Lease of a term until it is told to stop, which is after all runners have returned: also while they stop, and
+// renewal keeps the Lease of a term until run's context ends, which is after all runnables have returned: also while they stop, and
 // after the renew deadline, for as long as that succeeds.
 type renewal struct {
-	held    *held
+	held    *heldLease
 	term    *Term
 	timings Timings
 	clock   Clock
@@ -33,13 +33,13 @@ type renewal struct {
 	lost chan struct{}
 	why  error
 	once sync.Once
-	// taken tells that there is nothing left to renew or to release.
+	// taken reports that the Lease belongs to another holder, so that there is nothing to renew or to release.
 	taken atomic.Bool
 	// startedAt is when the last request that succeeded was started, on the clock's Elapsed.
 	startedAt atomic.Int64
 }
 
-func newRenewal(held *held, term *Term, timings Timings, clock Clock, started time.Duration) *renewal {
+func newRenewal(held *heldLease, term *Term, timings Timings, clock Clock, started time.Duration) *renewal {
 	r := &renewal{held: held, term: term, timings: timings, clock: clock, lost: make(chan struct{})}
 	r.succeeded(started)
 	return r

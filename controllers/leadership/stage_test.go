@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,15 +24,22 @@ import (
 
 // quick are timings with which tests need not wait long.
 var quick = leadership.Timings{
-	LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 300 * time.Millisecond,
-	StopTimeout: 2 * time.Second, SpreadAfter: time.Second,
+	LeaseDuration: 8 * time.Second, RenewDeadline: 6 * time.Second, RetryPeriod: 300 * time.Millisecond,
+	StopTimeout: 2 * time.Second, BalanceAfter: time.Second,
 }
 
 // soon is within what happens that has to wait for little, on a busy machine.
-const soon = 10 * time.Second
+const soon = 30 * time.Second
 
-// late is by how much what is timed may be late.
-const late = 1500 * time.Millisecond
+// handClock stands still until a test moves it. What electors decide by time does not depend on how busy the machine is then.
+type handClock struct{ elapsed atomic.Int64 }
+
+func (c *handClock) set(elapsed time.Duration) { c.elapsed.Store(int64(elapsed)) }
+
+// of has an elector go by the clock.
+func (c *handClock) of(p *plan) {
+	p.options.Clock.Elapsed = func() time.Duration { return time.Duration(c.elapsed.Load()) }
+}
 
 // stage is a Lease and those who work under it; two terms at work at a time fail the test.
 type stage struct {
@@ -41,7 +49,7 @@ type stage struct {
 	mu      sync.Mutex
 	working map[string]int
 	events  []event
-	// ended are the candidates whose process would have ended; what they do after that would not be done.
+	// ended are the electors whose process would have ended; what they do after that would not be done.
 	ended map[string]bool
 }
 
@@ -90,7 +98,7 @@ func (s *stage) end(who string) {
 	}
 }
 
-// all returns the events of a kind, of one candidate or all.
+// all returns the events of a kind, of one elector or all.
 func (s *stage) all(what, who string) []event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,11 +200,12 @@ func throughout(t testing.TB, lasting time.Duration, what string, condition func
 	}
 }
 
-func within(t testing.TB, what string, got, low, high time.Duration) {
+// atLeast has no upper bound: how much later something happens is the machine's affair.
+func atLeast(t testing.TB, what string, got, low time.Duration) {
 	t.Helper()
 	t.Logf("%s took %s", what, got.Round(time.Millisecond))
-	if got < low || got > high {
-		t.Errorf("%s took %s, want between %s and %s", what, got.Round(time.Millisecond), low, high)
+	if got < low {
+		t.Errorf("%s took %s, want at least %s", what, got.Round(time.Millisecond), low)
 	}
 }
 

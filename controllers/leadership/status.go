@@ -24,26 +24,27 @@ const (
 	Off Role = "off"
 	// Follower: another process holds the Lease, or nobody does yet.
 	Follower Role = "follower"
-	// Starting: the Lease is held and the runners are being made.
+	// Starting: the Lease is held and the runnables are being made.
 	Starting Role = "starting"
-	// Leading: the runners run.
+	// Leading: the runnables run.
 	Leading Role = "leading"
-	// Stopping: the runners have been told to return; the Lease is still held.
+	// Stopping: the contexts of the runnables have ended; the Lease is still held.
 	Stopping Role = "stopping"
-	// Resting: the last term failed, and the next campaign waits.
-	Resting Role = "resting"
+	// BackingOff: the last term failed, and the next attempt to acquire waits.
+	BackingOff Role = "backing off"
 )
 
-// Reasons for which a group is wedged.
+// Reasons for which a group is stuck.
 const (
-	wedgedStarting  = "starting"
-	wedgedStopping  = "stopping"
-	wedgedAcquiring = "acquiring"
+	stuckStarting  = "starting"
+	stuckStopping  = "stopping"
+	stuckAcquiring = "acquiring"
+	stuckReading   = "reading"
 )
 
-var wedges = []string{wedgedStarting, wedgedStopping, wedgedAcquiring}
+var stuckReasons = []string{stuckStarting, stuckStopping, stuckAcquiring, stuckReading}
 
-// patience is how many lease durations nobody may hold the Lease before that counts as wedged.
+// patience is the number of lease durations without a holder after which a group counts as stuck.
 const patience = 2
 
 // Status is the role of the process in one group.
@@ -55,7 +56,7 @@ type Status struct {
 	// Holder is who holds the Lease, as far as this process knows.
 	Holder string
 	// Wedged says what keeps the group from making progress; empty means nothing.
-	Wedged string
+	Stuck string
 	// Err is the last failure to reach the Lease, or why the last term failed.
 	Err error
 }
@@ -67,8 +68,8 @@ func (s Status) String() string {
 	if s.Holder != "" {
 		_, _ = fmt.Fprintf(&line, ", the Lease is held by %s", s.Holder)
 	}
-	if s.Wedged != "" {
-		_, _ = fmt.Fprintf(&line, "; wedged: %s", s.Wedged)
+	if s.Stuck != "" {
+		_, _ = fmt.Fprintf(&line, "; stuck: %s", s.Stuck)
 	}
 	if s.Err != nil {
 		_, _ = fmt.Fprintf(&line, "; %s", firstLine(s.Err))
@@ -92,12 +93,12 @@ type status struct {
 	since  time.Duration
 	holder string
 	err    error
-	// reading tells that err is about reading the Lease.
-	reading bool
-	term    *Term
-	work    *work
-	yield   context.CancelCauseFunc
-	// freeSince is from when on the Lease could have been taken; freeKnown whether there is such a time.
+	// reading reports that err is about reading the Lease.
+	reading  bool
+	term     *Term
+	work     *work
+	handOver context.CancelCauseFunc
+	// freeSince is when the Lease became free; valid if freeKnown.
 	freeSince time.Duration
 	freeKnown bool
 }
@@ -113,22 +114,22 @@ func (s *status) set(role Role) {
 	s.freeKnown = false
 }
 
-func (s *status) off() {
+func (s *status) setOff() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.set(Off)
 	s.holder, s.err = "", nil
 }
 
-func (s *status) follows() {
+func (s *status) setFollowing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.set(Follower)
-	s.term, s.work, s.yield, s.holder, s.err = nil, nil, nil, "", nil
+	s.term, s.work, s.handOver, s.holder, s.err = nil, nil, nil, "", nil
 }
 
-// seen notes who holds the Lease, when it is free, and what is wrong with that.
-func (s *status) seen(holder string, freeAt time.Duration, wrong error) {
+// observe records the holder of the Lease, when the Lease is free, and what is wrong with the holder.
+func (s *status) observe(holder string, freeAt time.Duration, wrong error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holder = holder
@@ -139,38 +140,38 @@ func (s *status) seen(holder string, freeAt time.Duration, wrong error) {
 	s.freeSince, s.freeKnown = freeAt, true
 }
 
-// failed notes that the Lease could not be written, and tells whether that is news.
-func (s *status) failed(err error) bool { return s.fails(err, false) }
+// writeFailed records that the Lease could not be written, and reports whether the failure is the first in a row.
+func (s *status) writeFailed(err error) bool { return s.recordFailure(err, false) }
 
-// failedToRead notes that the Lease could not be read, and tells whether that is news.
-func (s *status) failedToRead(err error) bool { return s.fails(err, true) }
+// readFailed records that the Lease could not be read, and reports whether the failure is the first in a row.
+func (s *status) readFailed(err error) bool { return s.recordFailure(err, true) }
 
-func (s *status) fails(err error, reading bool) bool {
+func (s *status) recordFailure(err error, reading bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	news := s.err == nil || s.reading != reading
+	isNew := s.err == nil || s.reading != reading
 	s.err, s.reading = err, reading
 	if !s.freeKnown {
 		s.freeSince, s.freeKnown = s.clock.Elapsed(), true
 	}
-	return news
+	return isNew
 }
 
-func (s *status) rests(err error) {
+func (s *status) backoff(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.set(Resting)
+	s.set(BackingOff)
 	s.err = err
 }
 
-func (s *status) leads(term *Term, work *work, yield context.CancelCauseFunc) {
+func (s *status) setStarting(term *Term, work *work, handOver context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.set(Starting)
-	s.term, s.work, s.yield, s.holder, s.err = term, work, yield, term.fence.Holder, nil
+	s.term, s.work, s.handOver, s.holder, s.err = term, work, handOver, term.fence.Holder, nil
 }
 
-func (s *status) begins() {
+func (s *status) setLeading() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.role == Starting {
@@ -178,41 +179,45 @@ func (s *status) begins() {
 	}
 }
 
-func (s *status) stops() {
+func (s *status) setStopping() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.set(Stopping)
 }
 
-// held tells whether the Lease is held, and for how long; let go makes the group release it.
-func (s *status) held() (letGo context.CancelCauseFunc, since time.Duration, ok bool) {
+// handOverFunc reports whether the Lease is held, and since when; calling handOver makes the group release the Lease.
+func (s *status) handOverFunc() (handOver context.CancelCauseFunc, since time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch s.role {
 	case Starting, Leading, Stopping:
-		return s.yield, s.clock.Elapsed() - s.since, true
+		return s.handOver, s.clock.Elapsed() - s.since, true
 	default:
 		return nil, 0, false
 	}
 }
 
-// wedge returns the reason for which the group is wedged, and what it means.
-func (s *status) wedge() (reason, detail string) {
+// stuck returns the reason for which the group is stuck, and what it means.
+func (s *status) stuck() (reason, detail string) {
 	lasted := s.clock.Elapsed() - s.since
 	switch {
 	case s.role == Starting && lasted > s.timings.LeaseDuration:
-		return wedgedStarting, fmt.Sprintf("the Lease is held and nothing runs: New has not returned for %s", lasted.Round(time.Second))
+		return stuckStarting, fmt.Sprintf("the Lease is held and nothing runs: New has not returned for %s", lasted.Round(time.Second))
+	case s.role == Leading:
+		if denied := s.term.denials.longest(s.clock.Elapsed(), s.timings.LeaseDuration); denied != "" {
+			return stuckReading, fmt.Sprintf("the group leads, and its controllers wait for what they may not read: %s; grant that right", denied)
+		}
 	case s.role == Stopping && lasted > s.timings.StopTimeout/2:
 		if unfinished := s.work.unfinished(); len(unfinished) > 0 {
-			return wedgedStopping, fmt.Sprintf("runners have not returned for %s: %s", lasted.Round(time.Second), strings.Join(unfinished, ", "))
+			return stuckStopping, fmt.Sprintf("runners have not returned for %s: %s", lasted.Round(time.Second), strings.Join(unfinished, ", "))
 		}
-		return wedgedStopping, fmt.Sprintf("the Lease has not been released for %s", lasted.Round(time.Second))
+		return stuckStopping, fmt.Sprintf("the Lease has not been released for %s", lasted.Round(time.Second))
 	case s.role == Follower && s.freeKnown && s.clock.Elapsed()-s.freeSince > patience*s.timings.LeaseDuration:
 		detail = fmt.Sprintf("nobody has held the Lease for %s, as far as this process knows, and it could not be acquired", (s.clock.Elapsed() - s.freeSince).Round(time.Second))
 		if s.err != nil {
 			detail += ": " + firstLine(s.err)
 		}
-		return wedgedAcquiring, detail
+		return stuckAcquiring, detail
 	}
 	return "", ""
 }
@@ -220,11 +225,11 @@ func (s *status) wedge() (reason, detail string) {
 func (s *status) snapshot(group string) (Status, *Term, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	reason, detail := s.wedge()
-	return Status{Group: group, Role: s.role, Since: s.clock.Elapsed() - s.since, Holder: s.holder, Wedged: detail, Err: s.err}, s.term, reason
+	reason, detail := s.stuck()
+	return Status{Group: group, Role: s.role, Since: s.clock.Elapsed() - s.since, Holder: s.holder, Stuck: detail, Err: s.err}, s.term, reason
 }
 
-// denied tells errors that no retry mends.
+// denied reports whether retries are useless after the error.
 func denied(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
 }
@@ -238,8 +243,8 @@ func (g *group) check(request *http.Request) error {
 		errs = append(errs, status.Err)
 	case status.Role == Follower && status.Err != nil && denied(status.Err):
 		errs = append(errs, fmt.Errorf("the Lease %s cannot be used: %w; grant get, list, watch, create and update on leases of coordination.k8s.io in the namespace, and see that it exists", g.Lease, status.Err))
-	case status.Wedged != "":
-		errs = append(errs, errors.New(status.Wedged))
+	case status.Stuck != "":
+		errs = append(errs, errors.New(status.Stuck))
 	}
 	if term != nil {
 		errs = append(errs, term.check(request))

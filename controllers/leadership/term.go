@@ -21,7 +21,7 @@ import (
 // errTermOver is why a client of a term sends nothing any more.
 var errTermOver = errors.New("the term is over")
 
-// Term is one stretch of leadership of a group, as its runners see it.
+// Term is one stretch of leadership of a group, as its runnables see it.
 type Term struct {
 	fence      fencing.Term
 	base       *rest.Config
@@ -32,9 +32,10 @@ type Term struct {
 	mux Mux
 	// labels carries the goroutine labels of the term, and nothing else.
 	labels context.Context
-	// lifetime ends when all runners have returned; requests are cut off with it.
+	// lifetime ends when all runnables have returned; requests are cut off with it.
 	lifetime context.Context
 	end      context.CancelCauseFunc
+	denials  denials
 	// heldUntil is until when, by the clock's Elapsed, the Lease is surely held, less the time kept for stopping.
 	heldUntil atomic.Int64
 
@@ -76,8 +77,7 @@ func (t *Term) Handle(path string, handler http.Handler) {
 	t.mux.Handle(path, handler)
 }
 
-// OnEnd has f called after all runners have returned and before the Lease is released, the last one first. It has what is left of
-// their time to stop.
+// OnEnd calls f after all runnables have returned and before the Lease is released, the last registered first, within the stop timeout.
 func (t *Term) OnEnd(f func()) {
 	t.mu.Lock()
 	closed := t.closed
@@ -108,7 +108,7 @@ func (t *Term) over() error {
 	return nil
 }
 
-// close takes back all that the term has put up. Its runners have returned.
+// close takes back all that the term has put up. Its runnables have returned.
 func (t *Term) close() {
 	t.end(errTermOver)
 	t.mu.Lock()

@@ -7,15 +7,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"runtime/pprof"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kube-annex/annex/controllers/leadership"
 )
@@ -25,7 +28,7 @@ func (s *stage) renewals(n int) {
 	s.t.Helper()
 	for range n {
 		before := s.get().Spec.RenewTime
-		eventually(s.t, quick.LeaseDuration, "the Lease is renewed", func() (bool, any) {
+		eventually(s.t, soon, "the Lease is renewed", func() (bool, any) {
 			now := s.get()
 			return !now.Spec.RenewTime.Equal(before), now.Spec
 		})
@@ -102,8 +105,7 @@ func TestALeaseIsRenewedWhileRunnersStopAndReleasedAfterThat(t *testing.T) {
 		t.Fatal("b has begun before a's runners returned")
 	}
 	close(finish)
-	began := s.await(soon, "start", "b", 1)
-	within(t, "the hand-over", began.at.Sub(s.all("stop", "a")[0].at), 0, late)
+	s.await(soon, "start", "b", 1)
 	a.stop()
 	if a.err != nil {
 		t.Error(a.err)
@@ -147,26 +149,30 @@ func TestARunnerInASlowAPICallKeepsTheLease(t *testing.T) {
 
 func TestWorkIsCancelledAtTheRenewDeadlineAndStoppedBeforeTheLeaseExpires(t *testing.T) {
 	t.Parallel()
-	s, stalls := newStage(t), newStalls(t)
+	s := newStage(t)
 	p := newProxy(t)
-	a := s.candidate("a", through(p.config()), working(func(ctx context.Context, _ *leadership.Term) error {
-		<-ctx.Done()
-		timer := time.NewTimer(quick.RetryPeriod)
-		<-timer.C
-		return nil
-	}))
+	var clock handClock
+	a := s.candidate("a", through(p.config()), clock.of)
 	s.await(soon, "start", "a", 1)
-	s.candidate("b")
+	b := s.candidate("b", clock.of)
 	s.renewals(1)
+	eventually(t, soon, "b knows the holder", func() (bool, any) {
+		status := b.Statuses()[0]
+		return strings.HasPrefix(status.Holder, "a_"), status
+	})
 	p.set(always(fault{hole: true}))
-	told := s.await(soon, "told", "a", 1)
-	stopped := s.await(soon, "stop", "a", 1)
-	last := p.lastRenewal()
-	// The leader counts from when it began the request, which on a busy machine reaches the proxy later.
-	within(t, "from the last renewal to the end of the work", told.at.Sub(last), quick.RenewDeadline/2, stalls.latest(quick.LeaseDuration*9/10))
-	within(t, "from the last renewal to the last runner", stopped.at.Sub(last), quick.RenewDeadline/2+quick.RetryPeriod, stalls.latest(quick.LeaseDuration))
-	began := s.await(quick.LeaseDuration+late, "start", "b", 1)
-	within(t, "from the last renewal to the next term", began.at.Sub(last), quick.LeaseDuration-500*time.Millisecond, quick.LeaseDuration+late)
+	clock.set(quick.RenewDeadline - time.Millisecond)
+	a.role(leadership.Leading)
+	clock.set(quick.RenewDeadline)
+	s.await(soon, "stop", "a", 1)
+	clock.set(quick.LeaseDuration - time.Millisecond)
+	b.role(leadership.Follower)
+	if started := s.all("build", "b"); len(started) > 0 {
+		t.Error("b has begun before the Lease expired")
+	}
+	// Later than the expiry, since b may have heard late of a renewal that was under way when the requests began to hang.
+	clock.set(3 * quick.LeaseDuration)
+	s.await(soon, "start", "b", 1)
 	a.role(leadership.Follower)
 	p.set(nil)
 }
@@ -203,8 +209,35 @@ func TestAFailedTermIsReleasedCountedAndTriedAgain(t *testing.T) {
 		panics float64
 		says   string
 	}{
-		"a runner panics":             {fails: func(context.Context) error { panic("runner broke") }, panics: 1, says: "runner broke"}, //nolint:forbidigo // what is tested
-		"a runner fails":              {fails: func(context.Context) error { return errors.New("runner failed") }, says: "runner failed"},
+		"a runner panics": {fails: func(context.Context) error { panic("runner broke") }, panics: 1, says: "runner broke"}, //nolint:forbidigo // what is tested
+		"a goroutine panics": {fails: func(ctx context.Context) error {
+			var running sync.WaitGroup
+			defer running.Wait()
+			leadership.Go(ctx, &running, func() { panic("goroutine broke") }) //nolint:forbidigo // what is tested
+			return wait(ctx)
+		}, panics: 1, says: "goroutine broke"},
+		"a call in a goroutine panics": {fails: func(ctx context.Context) error {
+			var running sync.WaitGroup
+			running.Go(func() {
+				if err := leadership.Call(ctx, func(context.Context) error { panic("call broke") }); err == nil { //nolint:forbidigo // what is tested
+					t.Error("a call that panicked is taken for done")
+				}
+			})
+			running.Wait()
+			return wait(ctx)
+		}, panics: 1, says: "call broke"},
+		"an event handler panics": {fails: func(ctx context.Context) error {
+			broken := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { panic("handler broke") }} //nolint:forbidigo // what is tested
+			handler := leadership.EventHandler(ctx, broken)
+			var running sync.WaitGroup
+			running.Go(func() { handler.OnAdd("object", true) })
+			running.Wait()
+			return wait(ctx)
+		}, panics: 1, says: "handler broke"},
+		"a runner fails": {fails: func(context.Context) error { return errors.New("runner failed") }, says: "runner failed"},
+		"a runner fails since a call of its own was cancelled": {fails: func(context.Context) error {
+			return fmt.Errorf("runner gave up: %w", context.Canceled)
+		}, says: "runner gave up"},
 		"a runner returns":            {fails: func(context.Context) error { return nil }, says: "returned before its term ended"},
 		"a runner ends its goroutine": {fails: goexit, says: "returned before its term ended"},
 		"New panics":                  {build: func() { panic("New broke") }, panics: 1, says: "New broke"}, //nolint:forbidigo // what is tested
@@ -214,22 +247,22 @@ func TestAFailedTermIsReleasedCountedAndTriedAgain(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
 			builds := 0
-			c := s.candidate("a", building(func(term *leadership.Term) ([]leadership.Runner, error) {
+			c := s.candidate("a", building(func(term *leadership.Term) ([]leadership.Runnable, error) {
 				builds++ // terms follow each other
-				runners := []leadership.Runner{s.runner("a", term, nil)}
+				runnables := []leadership.Runnable{s.runner("a", term, nil)}
 				if builds > 1 {
-					return runners, nil
+					return runnables, nil
 				}
 				if tc.build != nil {
 					tc.build()
 				}
 				if tc.fails != nil {
-					runners = append(runners, leadership.Runner{Name: "broken", Run: tc.fails}, leadership.Runner{Name: "idle", Run: wait})
+					runnables = append(runnables, leadership.Runnable{Name: "broken", Run: tc.fails}, leadership.Runnable{Name: "idle", Run: wait})
 				}
-				return runners, tc.err
+				return runnables, tc.err
 			}))
 			ended := s.await(soon, "build", "a", 1)
-			c.role(leadership.Resting)
+			c.role(leadership.BackingOff)
 			if started := len(s.all("start", "a")); tc.fails != nil && started != 1 || tc.fails == nil && started != 0 {
 				t.Errorf("%d runners were started", started)
 			}
@@ -242,10 +275,23 @@ func TestAFailedTermIsReleasedCountedAndTriedAgain(t *testing.T) {
 			wantIn(t, "the status", c.Statuses()[0].String(), tc.says)
 			starts := len(s.all("start", "a"))
 			again := s.await(soon, "start", "a", starts+1)
-			within(t, "the rest", again.at.Sub(ended.at), time.Second, time.Second+late)
+			atLeast(t, "the rest", again.at.Sub(ended.at), time.Second)
+			if got := c.metric("leader_election_term_failures_total"); got != 1 {
+				t.Errorf("%v failed terms were counted, want 1", got)
+			}
 			if got := c.metric("leader_election_runner_panics_total"); got != tc.panics {
 				t.Errorf("%v panics were counted, want %v", got, tc.panics)
 			}
 		})
 	}
+}
+
+func TestTheRestAfterFailedTermsDoubles(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	c := s.candidate("a", working(func(context.Context, *leadership.Term) error {
+		return fmt.Errorf("a call of the runner was cancelled: %w", context.Canceled)
+	}))
+	s.await(soon, "start", "a", 3)
+	wantIn(t, "the log", c.log.String(), `pause="1s"`, `pause="2s"`)
 }

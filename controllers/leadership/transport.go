@@ -13,7 +13,7 @@ import (
 	"github.com/kube-annex/annex/apis/fencing"
 )
 
-// fenced marks the writes of a term and sends nothing once the term is over. Requests under way are cut off then: all runners
+// fenced marks the writes of a term and sends nothing once the term is over. Requests under way are cut off then: all runnables
 // have returned, so nobody waits for them.
 type fenced struct {
 	term *Term
@@ -54,6 +54,7 @@ func (f *fenced) RoundTrip(request *http.Request) (*http.Response, error) {
 		finish()
 		return nil, err
 	}
+	f.term.denials.note(f.term.clock.Elapsed(), request, response)
 	if response.StatusCode != http.StatusSwitchingProtocols {
 		response.Body = &finishing{ReadCloser: response.Body, finish: finish}
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/kube-annex/annex/controllers/leadership"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 	annexinformers "github.com/kube-annex/annex/generated/informers/externalversions"
 )
@@ -104,7 +105,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer balloonPods.Shutdown()
 	defer ours.Shutdown()
 	c.nodes, c.pods, c.balloons = host.Core().V1().Nodes().Informer(), balloonPods.Core().V1().Pods().Informer(), ours.Node().V1alpha1().NodeBalloons().Informer()
-	if err := c.watch(); err != nil {
+	if err := c.watch(ctx); err != nil {
 		return err
 	}
 	host.StartWithContext(ctx)
@@ -113,10 +114,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.nodes.HasSynced, c.pods.HasSynced, c.balloons.HasSynced) {
 		return nil
 	}
-	running.Go(func() { c.keepFleet(ctx) })
-	running.Go(func() { c.events.run(ctx) })
+	leadership.Go(ctx, &running, func() { c.keepFleet(ctx) })
+	leadership.Go(ctx, &running, func() { c.events.run(ctx) })
 	for range workers {
-		running.Go(func() {
+		leadership.Go(ctx, &running, func() {
 			for c.workNext(ctx) {
 			}
 		})
@@ -126,7 +127,7 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 // watch has every change put its node into the queue.
-func (c *Controller) watch() error {
+func (c *Controller) watch(ctx context.Context) error {
 	if err := c.pods.AddIndexers(cache.Indexers{byNode: func(obj any) ([]string, error) {
 		if pod, ok := obj.(*corev1.Pod); ok {
 			return []string{nodeOf(pod)}, nil
@@ -148,12 +149,12 @@ func (c *Controller) watch() error {
 			c.queue.Add(object.GetName())
 		}
 	}
-	handler := cache.ResourceEventHandlerFuncs{AddFunc: add, DeleteFunc: add, UpdateFunc: func(before, after any) {
+	handler := leadership.EventHandler(ctx, cache.ResourceEventHandlerFuncs{AddFunc: add, DeleteFunc: add, UpdateFunc: func(before, after any) {
 		if node, ok := after.(*corev1.Node); ok && sameNode(before.(*corev1.Node), node) {
 			return // Kubelets write heartbeats all the time.
 		}
 		add(after)
-	}}
+	}})
 	for _, informer := range []cache.SharedIndexInformer{c.nodes, c.pods, c.balloons} {
 		if _, err := informer.AddEventHandler(handler); err != nil {
 			return fmt.Errorf("follow nodes, balloon pods and NodeBalloons: %w", err)

@@ -28,4 +28,6 @@
 //
 // The controller keeps nothing that a restart must not lose: verdicts that last, Reverted among them, are read from status. The time for
 // which a balloon has waited for room begins anew, and a size that was refused for good is asked for once more.
+//
+// This package is not a stable API.
 package nodeballoons

@@ -27,7 +27,8 @@ const (
 	eventTimeout  = 10 * time.Second
 )
 
-// events writes events. What is told again is counted in the event that is there.
+// events writes events. Repeated events are counted in the existing one, by the correlator of client-go's recorder. The recorder itself is no
+// replacement: its goroutines and requests outlive the term of the leader, see TestWritingEventsEndsWithItsContext.
 type events struct {
 	clock   clock.PassiveClock
 	waiting chan *corev1.Event
@@ -89,7 +90,7 @@ func (e *events) add(ctx context.Context, about *corev1.ObjectReference, severit
 	select {
 	case e.waiting <- event:
 	default:
-		klog.FromContext(ctx).V(2).Info("Too many events wait to be written; left one out", "object", about.Name, "reason", reason)
+		klog.FromContext(ctx).V(2).Info("Dropped an event, since too many wait to be written", "object", about.Name, "reason", reason)
 	}
 }
 
@@ -105,7 +106,7 @@ func (e *events) run(ctx context.Context) {
 			unique++
 			event.Name = fmt.Sprintf("%s.%x", event.InvolvedObject.Name, unique)
 			if err := e.write(ctx, correlator, event); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).V(2).Info("Wrote no event", "object", event.InvolvedObject.Name, "reason", event.Reason, "err", err)
+				klog.FromContext(ctx).V(2).Info("Could not write an event", "object", event.InvolvedObject.Name, "reason", event.Reason, "err", err)
 			}
 		}
 	}

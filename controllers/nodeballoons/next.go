@@ -243,9 +243,4 @@ func (d *decision) set(kind string, status metav1.ConditionStatus, reason, messa
 	})
 }
 
-func (d *decision) lookAgain(after time.Duration) {
-	after = max(after, time.Millisecond)
-	if d.after == 0 || after < d.after {
-		d.after = after
-	}
-}
+func (d *decision) lookAgain(after time.Duration) { d.after = max(after, time.Millisecond) }

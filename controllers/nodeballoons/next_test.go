@@ -5,6 +5,7 @@ package nodeballoons
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +55,13 @@ func pending(reason, message string) func(*corev1.Pod) {
 	}
 }
 
+// answeredAt sets the generations that the pod's status and its condition are about.
+func answeredAt(status, condition int64) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.ObservedGeneration, p.Status.Conditions[0].ObservedGeneration = status, condition
+	}
+}
+
 func testBalloon(spec v1alpha1.NodeBalloonSpec, edit ...func(*v1alpha1.NodeBalloon)) *v1alpha1.NodeBalloon {
 	b := &v1alpha1.NodeBalloon{ObjectMeta: metav1.ObjectMeta{Name: "n", Generation: 3}, Spec: spec}
 	for _, f := range edit {
@@ -82,6 +90,8 @@ func TestNext(t *testing.T) {
 	target := v1alpha1.NodeBalloonSpec{NodeSize: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
 	want := size{2000, 4 * gi}
 	deleted := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: start} }
+	renamed := func(p *corev1.Pod) { p.Name, p.UID = "balloon-2", "pod-2" }
+	unadmitted := func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }
 	waited := memory{pod: "pod-1", wanted: want, waiting: start.Add(-time.Minute), asked: start.Add(-time.Minute)}
 
 	type result struct {
@@ -105,16 +115,24 @@ func TestNext(t *testing.T) {
 			view: view{node: testNode(), balloon: testBalloon(two), taint: taint},
 			want: result{Reason: v1alpha1.ReasonPending, Taint: true},
 		},
+		"no pod yet, and the node has its taint": {
+			view: view{node: testNode(tainted), balloon: testBalloon(two), taint: taint},
+			want: result{Reason: v1alpha1.ReasonPending},
+		},
 		"no pod, and none is needed": {
 			view: view{node: testNode(), balloon: testBalloon(v1alpha1.NodeBalloonSpec{BalloonSize: size{}.list()}), taint: taint},
 			want: result{Reason: v1alpha1.ReasonPending},
 		},
 		"pod that its kubelet has not admitted": {
-			view: view{node: testNode(tainted), balloon: testBalloon(two), taint: taint, pod: testPod(floor(), size{}, func(p *corev1.Pod) { p.Status.ContainerStatuses = nil })},
+			view: view{node: testNode(tainted), balloon: testBalloon(two), taint: taint, pod: testPod(floor(), size{}, unadmitted)},
 			want: result{Reason: v1alpha1.ReasonPending},
 		},
 		"new pod": {
 			view: view{node: testNode(tainted), balloon: testBalloon(two), taint: taint, pod: testPod(floor(), floor())},
+			want: result{Reason: v1alpha1.ReasonResizing, Resize: &want, Has: ptr.To(floor())},
+		},
+		"growing on a node without the taint": {
+			view: view{node: testNode(), balloon: testBalloon(two), taint: taint, pod: testPod(floor(), floor())},
 			want: result{Reason: v1alpha1.ReasonResizing, Resize: &want, Has: ptr.To(floor())},
 		},
 		"granted": {
@@ -140,6 +158,33 @@ func TestNext(t *testing.T) {
 			view: view{node: testNode(), balloon: testBalloon(two), pod: testPod(want, floor(), func(p *corev1.Pod) { p.Status.ObservedGeneration = 1 })},
 			want: result{Reason: v1alpha1.ReasonResizing, Has: ptr.To(floor()), After: answerTime},
 		},
+		"not answered for a while": {
+			view: view{node: testNode(), balloon: testBalloon(two), pod: testPod(want, floor()), memory: memory{pod: "pod-1", wanted: want, asked: start.Add(-10 * time.Second)}},
+			want: result{Reason: v1alpha1.ReasonResizing, Has: ptr.To(floor()), After: answerTime - 10*time.Second},
+		},
+		"not answered in time": {
+			view: view{node: testNode(), balloon: testBalloon(two), pod: testPod(want, floor()), memory: memory{pod: "pod-1", wanted: want, asked: start.Add(-answerTime)}},
+			want: result{Reason: v1alpha1.ReasonResizing, Has: ptr.To(floor())},
+		},
+		"answer to an earlier request": {
+			view: view{node: testNode(), balloon: testBalloon(two), pod: testPod(want, floor(), pending(corev1.PodReasonDeferred, "no room"), answeredAt(1, 1))},
+			want: result{Reason: v1alpha1.ReasonResizing, Has: ptr.To(floor()), After: answerTime},
+		},
+		"answer that is newer than the rest of the pod's status": {
+			view: view{node: testNode(), balloon: testBalloon(two), pod: testPod(want, floor(), pending(corev1.PodReasonDeferred, "no room"), answeredAt(1, 2))},
+			want: result{Reason: v1alpha1.ReasonDeferred, Has: ptr.To(floor()), After: time.Minute},
+		},
+		"answer that is older than the rest of the pod's status": {
+			view: view{node: testNode(), balloon: testBalloon(two), pod: testPod(want, floor(), pending(corev1.PodReasonDeferred, "no room"), answeredAt(2, 1))},
+			want: result{Reason: v1alpha1.ReasonDeferred, Has: ptr.To(floor()), After: time.Minute},
+		},
+		"no longer deferred": {
+			view: view{
+				node: testNode(), balloon: testBalloon(two),
+				pod: testPod(want, floor(), pending(corev1.PodReasonDeferred, "no room"), func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }),
+			},
+			want: result{Reason: v1alpha1.ReasonResizing, Has: ptr.To(floor()), After: answerTime},
+		},
 		"deferred": {
 			view: view{node: testNode(), balloon: testBalloon(two), pod: testPod(want, floor(), pending(corev1.PodReasonDeferred, "no room"))},
 			want: result{Reason: v1alpha1.ReasonDeferred, Has: ptr.To(floor()), After: time.Minute},
@@ -151,6 +196,27 @@ func TestNext(t *testing.T) {
 		"deferred till the deadline, and held": {
 			view: view{node: testNode(), balloon: testBalloon(hold, held(floor(), v1alpha1.ReasonDeferred)), pod: testPod(want, floor(), pending(corev1.PodReasonDeferred, "no room")), memory: waited},
 			want: result{Reason: v1alpha1.ReasonDeferred, Has: ptr.To(floor())},
+		},
+		"shrink deferred longer than the deadline": {
+			view: view{
+				node: testNode(), balloon: testBalloon(two, held(size{3000, 4 * gi}, v1alpha1.ReasonResizing)), memory: waited,
+				pod: testPod(want, size{3000, 4 * gi}, pending(corev1.PodReasonDeferred, "disk pressure")),
+			},
+			want: result{Reason: v1alpha1.ReasonResizing, Has: &size{3000, 4 * gi}},
+		},
+		"shrink deferred longer than the deadline, without a NodeBalloon": {
+			view: view{
+				node: testNode(), pod: testPod(floor(), want, pending(corev1.PodReasonDeferred, "disk pressure")),
+				memory: memory{pod: "pod-1", wanted: floor(), waiting: waited.waiting, asked: waited.asked},
+			},
+			want: result{},
+		},
+		"growth to the minimum deferred longer than the deadline, without a NodeBalloon": {
+			view: view{
+				node: testNode(), pod: testPod(floor(), size{1, 1}, pending(corev1.PodReasonDeferred, "no room")),
+				memory: memory{pod: "pod-1", wanted: floor(), waiting: waited.waiting, asked: waited.asked},
+			},
+			want: result{},
 		},
 		"reverted": {
 			view: view{node: testNode(), balloon: testBalloon(two, held(floor(), v1alpha1.ReasonReverted)), pod: testPod(floor(), floor())},
@@ -197,6 +263,10 @@ func TestNext(t *testing.T) {
 		"critical to the system, and to shrink": {
 			view: view{node: testNode(), balloon: testBalloon(two), pod: testPod(size{3000, 4 * gi}, size{3000, 4 * gi}, func(p *corev1.Pod) { p.Spec.Priority = ptr.To[int32](2000001000) })},
 			want: result{Reason: v1alpha1.ReasonResizing, Resize: &want, Has: &size{3000, 4 * gi}},
+		},
+		"priority of the class of balloons": {
+			view: view{node: testNode(), balloon: testBalloon(two), pod: testPod(floor(), floor(), func(p *corev1.Pod) { p.Spec.Priority = ptr.To[int32](priority) })},
+			want: result{Reason: v1alpha1.ReasonResizing, Resize: &want, Has: ptr.To(floor())},
 		},
 		"as large as before the kubelet has answered": {
 			view: view{node: testNode(), balloon: testBalloon(two), pod: testPod(want, want, func(p *corev1.Pod) { p.Status.ObservedGeneration = 1 })},
@@ -257,6 +327,17 @@ func TestNext(t *testing.T) {
 			view: view{node: testNode(tainted), balloon: testBalloon(two, held(size{}, v1alpha1.ReasonDisplaced)), taint: taint, pod: testPod(floor(), floor()), others: &size{3000, gi}},
 			want: result{Reason: v1alpha1.ReasonDisplaced, Resize: &size{1000, 4 * gi}, Has: ptr.To(floor()), After: retryFit},
 		},
+		"displaced, with some room, on a node without the taint": {
+			view: view{node: testNode(), balloon: testBalloon(two, held(size{}, v1alpha1.ReasonDisplaced)), taint: taint, pod: testPod(floor(), floor()), others: &size{3000, gi}},
+			want: result{Reason: v1alpha1.ReasonDisplaced, Resize: &size{1000, 4 * gi}, Taint: true, Has: ptr.To(floor()), After: retryFit},
+		},
+		"displaced, and larger than it should be": {
+			view: view{
+				node: testNode(), balloon: testBalloon(two, held(size{3000, 4 * gi}, v1alpha1.ReasonDisplaced)), taint: taint,
+				pod: testPod(size{3000, 4 * gi}, size{3000, 4 * gi}),
+			},
+			want: result{Reason: v1alpha1.ReasonResizing, Resize: &want, Has: &size{3000, 4 * gi}},
+		},
 		"displaced, and as large as fits": {
 			view: view{
 				node: testNode(tainted), balloon: testBalloon(two, held(size{1000, 4 * gi}, v1alpha1.ReasonDisplaced)), taint: taint,
@@ -268,9 +349,43 @@ func TestNext(t *testing.T) {
 			view: view{node: testNode(tainted), balloon: testBalloon(hold, held(size{}, v1alpha1.ReasonDisplaced)), taint: taint, pod: testPod(floor(), floor())},
 			want: result{Reason: v1alpha1.ReasonDisplaced, Resize: &want, Has: ptr.To(floor())},
 		},
+		"displaced, and held until there is room": {
+			view: view{
+				node: testNode(tainted), balloon: testBalloon(hold, held(size{}, v1alpha1.ReasonDisplaced)), taint: taint,
+				pod: testPod(want, floor(), pending(corev1.PodReasonDeferred, "no room")),
+			},
+			want: result{Reason: v1alpha1.ReasonDisplaced, Untaint: true, Has: ptr.To(floor())},
+		},
+		"displaced, and held before the kubelet has answered": {
+			view: view{node: testNode(tainted), balloon: testBalloon(hold, held(size{}, v1alpha1.ReasonDisplaced)), taint: taint, pod: testPod(want, floor())},
+			want: result{Reason: v1alpha1.ReasonDisplaced, Has: ptr.To(floor()), After: answerTime},
+		},
 		"displaced, and regained": {
 			view: view{node: testNode(tainted), balloon: testBalloon(two, held(floor(), v1alpha1.ReasonDisplaced)), taint: taint, pod: testPod(want, want)},
 			want: result{Reason: v1alpha1.ReasonSettled, Untaint: true, Has: &want},
+		},
+		"replaced unseen": {
+			view: view{node: testNode(), balloon: testBalloon(two, held(want, v1alpha1.ReasonSettled)), pod: testPod(floor(), floor(), renamed), others: &size{}},
+			want: result{Reason: v1alpha1.ReasonDisplaced, Resize: &want, Has: ptr.To(floor()), After: retryFit},
+		},
+		"replaced unseen while it held nothing": {
+			view: view{node: testNode(), balloon: testBalloon(two, held(floor(), v1alpha1.ReasonResizing)), pod: testPod(floor(), floor(), renamed)},
+			want: result{Reason: v1alpha1.ReasonResizing, Resize: &want, Has: ptr.To(floor())},
+		},
+		"grows on": {
+			view: view{node: testNode(), balloon: testBalloon(two, held(size{1000, gi}, v1alpha1.ReasonResizing)), pod: testPod(size{1000, gi}, size{1000, gi})},
+			want: result{Reason: v1alpha1.ReasonResizing, Resize: &want, Has: &size{1000, gi}},
+		},
+		"displaced, and the next pod is being started": {
+			view: view{node: testNode(), balloon: testBalloon(two, held(size{}, v1alpha1.ReasonDisplaced)), pod: testPod(floor(), size{}, unadmitted)},
+			want: result{Reason: v1alpha1.ReasonDisplaced},
+		},
+		"being started, without a NodeBalloon": {
+			view: view{node: testNode(), pod: testPod(floor(), size{}, unadmitted)},
+		},
+		"status without the condition": {
+			view: view{node: testNode(), balloon: testBalloon(two, held(floor(), ""), func(b *v1alpha1.NodeBalloon) { b.Status.Conditions = nil }), pod: testPod(floor(), floor())},
+			want: result{Reason: v1alpha1.ReasonResizing, Resize: &want, Has: ptr.To(floor())},
 		},
 		"all are removed": {
 			view: view{removing: true, node: testNode(tainted), balloon: testBalloon(two, held(want, v1alpha1.ReasonSettled)), taint: taint, pod: testPod(want, want)},
@@ -285,6 +400,9 @@ func TestNext(t *testing.T) {
 			if c.status != nil {
 				if condition := meta.FindStatusCondition(c.status.Conditions, v1alpha1.NodeBalloonSettled); condition != nil && !c.needOthers {
 					got.Reason = condition.Reason
+					if (condition.Status == metav1.ConditionTrue) != (condition.Reason == v1alpha1.ReasonSettled) {
+						t.Errorf("the condition is %s with the reason %s", condition.Status, condition.Reason)
+					}
 				}
 				if c.status.Allocated != nil {
 					got.Has = ptr.To(sizeOf(c.status.Allocated))
@@ -297,5 +415,41 @@ func TestNext(t *testing.T) {
 				t.Errorf("what is next (-want,+got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestWhatAPodThatIsBeingStartedWaitsFor(t *testing.T) {
+	t.Parallel()
+	running := corev1.PodStatus{Phase: corev1.PodRunning, ObservedGeneration: 2}
+	unscheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no room"}
+	for name, tc := range map[string]struct {
+		status corev1.PodStatus
+		want   string
+	}{
+		"not scheduled":                  {corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{unscheduled}}, "is not scheduled: no room"},
+		"kubelet that reports nothing":   {corev1.PodStatus{Phase: corev1.PodPending}, "is being started"},
+		"kubelet that can resize":        {running, "is being started"},
+		"kubelet that is too old for it": {corev1.PodStatus{Phase: corev1.PodRunning}, "takes Kubernetes 1.35 or later"},
+	} {
+		pod := testPod(floor(), size{}, func(p *corev1.Pod) { p.Status = tc.status })
+		status := next(view{now: start, node: testNode(), balloon: testBalloon(v1alpha1.NodeBalloonSpec{}), pod: pod}).status
+		settled := meta.FindStatusCondition(status.Conditions, v1alpha1.NodeBalloonSettled)
+		if settled == nil || !strings.Contains(settled.Message, tc.want) || status.PodName != "balloon-1" {
+			t.Errorf("%s: pod %q, condition %+v; want %q", name, status.PodName, settled, tc.want)
+		}
+	}
+}
+
+func TestARefusalWithoutAMessageIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	two := size{2000, 4 * gi}
+	v := view{
+		now: start, node: testNode(), balloon: testBalloon(v1alpha1.NodeBalloonSpec{BalloonSize: two.list()}),
+		pod: testPod(two, floor(), pending(corev1.PodReasonInfeasible, "")),
+	}
+	v.memory = next(v).memory
+	v.now, v.pod = start.Add(time.Second), testPod(floor(), floor())
+	if c := next(v); c.resize != nil || c.after != retryRefused-time.Second {
+		t.Errorf("a second after the refusal it asks for %v and looks again in %s", c.resize, c.after)
 	}
 }

@@ -25,7 +25,7 @@ func (d *decision) settleTaint() {
 		d.untaint = tainted
 	case d.pod == nil || ended(d.pod):
 		// A new node has its taint from its kubelet; who wants nothing held needs none.
-		d.change.taint = !tainted && d.balloon != nil && d.wish != floor()
+		d.change.taint = !tainted && d.wish != floor()
 	case d.upToSize():
 		d.untaint = tainted
 	case d.balloon != nil && d.displaced():

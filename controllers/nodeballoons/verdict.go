@@ -111,13 +111,18 @@ func (d *decision) trying(granted size, message string) {
 	d.settled(d.unlessRegained(v1alpha1.ReasonResizing, granted), message)
 }
 
-// deferred decides how long a balloon waits for room.
+// deferred decides how long a balloon waits for room. A shrink needs none: the kubelet defers it under pressure on disk or PIDs, and
+// the deadline is for balloons that grow.
 func (d *decision) deferred(granted size, message string) {
 	m := &d.change.memory
+	m.why = ""
+	if granted.covers(d.wish) {
+		d.settled(v1alpha1.ReasonResizing, fmt.Sprintf("resizing the balloon from %s to %s; the kubelet has deferred the shrink: %s", granted, d.wish, message))
+		return
+	}
 	if m.waiting.IsZero() {
 		m.waiting = d.now
 	}
-	m.why = ""
 	if d.holds() {
 		d.settled(d.unlessRegained(v1alpha1.ReasonDeferred, granted), message)
 		return
@@ -126,7 +131,7 @@ func (d *decision) deferred(granted size, message string) {
 		d.fit(d.wish, granted)
 		return
 	}
-	deadline := time.Duration(ptr.Deref(d.deadline(), v1alpha1.DefaultReclaimDeadlineSeconds)) * time.Second
+	deadline := time.Duration(ptr.Deref(d.balloon.Spec.ReclaimDeadlineSeconds, v1alpha1.DefaultReclaimDeadlineSeconds)) * time.Second
 	if left := deadline - d.now.Sub(m.waiting); left > 0 {
 		d.lookAgain(left)
 		d.settled(v1alpha1.ReasonDeferred, message)
@@ -139,16 +144,9 @@ func (d *decision) deferred(granted size, message string) {
 
 func (d *decision) attempt() attempt { return attempt{d.balloon.Generation, d.allocatable} }
 
-func (d *decision) deadline() *int32 {
-	if d.balloon == nil {
-		return nil
-	}
-	return d.balloon.Spec.ReclaimDeadlineSeconds
-}
-
-// holds tells whether the balloon asks on until it gets what it wants.
+// holds reports whether the balloon keeps its request until the kubelet grants it. Without a NodeBalloon there is no deadline.
 func (d *decision) holds() bool {
-	return d.balloon != nil && ptr.Deref(d.balloon.Spec.ReclaimPolicy, v1alpha1.ReclaimRevert) == v1alpha1.ReclaimHold
+	return d.balloon == nil || ptr.Deref(d.balloon.Spec.ReclaimPolicy, v1alpha1.ReclaimRevert) == v1alpha1.ReclaimHold
 }
 
 func (d *decision) revertedMessage() string {

@@ -17,13 +17,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-annex/annex/apis/node/v1alpha1"
 )
 
-// api answers resizes with what is set, and counts them. It keeps the last status that was written.
+// api answers resizes of its pod with what is set, and counts them. It keeps the last status that was written.
 type api struct {
 	mu      sync.Mutex
 	refusal *apierrors.StatusError
@@ -38,6 +39,12 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/resize"):
+		var patch metav1.PartialObjectMetadata
+		_ = json.NewDecoder(r.Body).Decode(&patch)
+		if a.pod != nil && patch.UID != "" && patch.UID != a.pod.UID {
+			w.WriteHeader(http.StatusConflict) // as kube-apiserver answers a patch of the uid
+			return
+		}
 		a.resizes++
 		if a.refusal != nil {
 			w.WriteHeader(int(a.refusal.ErrStatus.Code))
@@ -132,6 +139,20 @@ func TestRefusalsByWhatTheNodeWasAreTriedSoon(t *testing.T) {
 	}
 }
 
+// TestAPodThatReplacedTheBalloonPodIsNotResized has the balloon pod replaced by one of its name before the controller learns of that.
+func TestAPodThatReplacedTheBalloonPodIsNotResized(t *testing.T) {
+	t.Parallel()
+	a := &api{pod: testPod(floor(), floor(), func(p *corev1.Pod) { p.UID = "pod-2" })}
+	c := testController(t, a)
+	v := view{name: "n", now: start, node: testNode(), balloon: testBalloon(v1alpha1.NodeBalloonSpec{BalloonSize: size{2000, gi}.list()}), pod: testPod(floor(), floor())}
+	if _, err := c.do(t.Context(), v, next(v)); !apierrors.IsConflict(err) {
+		t.Errorf("the resize ended with %v, want a conflict", err)
+	}
+	if a.resizes != 0 {
+		t.Error("the pod that replaced the balloon pod was resized")
+	}
+}
+
 // TestOldPodsAreNotJudged waits for what the controller has done to be seen, rather than doing it again.
 func TestOldPodsAreNotJudged(t *testing.T) {
 	t.Parallel()
@@ -153,5 +174,8 @@ func TestOldPodsAreNotJudged(t *testing.T) {
 	}
 	if m := c.memories["n"].about("pod-2", want); m.ahead(v.pod) {
 		t.Error("another pod is compared with the one before")
+	}
+	if (memory{generation: 3}).ahead(nil) || (memory{pod: "pod-2", generation: 3}).ahead(testPod(want, want)) {
+		t.Error("a pod that is not the remembered one is waited for")
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 func TestConflictNamesWhoDisagrees(t *testing.T) {
 	t.Parallel()
-	got := next(feature("On", on, byFlag), look(says("b", off, byFlag), says("a", on, byFlag), lacks("c", "server", "v1.4.0")))
+	got := decide(feature("On", on, byFlag), look(says("b", off, byFlag), says("a", on, byFlag), lacks("c", "server", "v1.4.0")))
 	conflict := meta.FindStatusCondition(got.status.Conditions, v1alpha1.FeatureConflict)
 	const want = "a (v1.5.0) wants Enabled, b (v1.5.0) wants Disabled, c (v1.4.0) does not know it"
 	if conflict.Message != want {
@@ -34,7 +34,9 @@ func TestHighestVersionDescribesTheFeature(t *testing.T) {
 		says("b", on, byFlag, func(a *announcement) { a.Version = "v1.9.0" }),
 	}
 	for range 2 {
-		got := next(feature("On", on, byFlag), look(replicas...)).status
+		f := feature("On", on, byFlag)
+		f.Status.Default = off
+		got := decide(f, look(replicas...)).status
 		if got.Version != "v1.10.0" || got.Stability != v1alpha1.StabilityGA || !got.Locked || got.Default != on {
 			t.Errorf("got version %s, %s, locked %v, default %s; want what v1.10.0 says", got.Version, got.Stability, got.Locked, got.Default)
 		}
@@ -47,7 +49,7 @@ func TestSafety(t *testing.T) {
 	stability := func(s v1alpha1.Stability) func(*announcement) { return func(a *announcement) { a.Stability = s } }
 	for name, tc := range map[string]struct {
 		feature *v1alpha1.Feature
-		view    view
+		view    input
 		want    string
 	}{
 		"beta on":       {feature("On", on, byFlag), look(says("a", on, byFlag)), "True Safe"},
@@ -61,7 +63,7 @@ func TestSafety(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conditions := next(tc.feature, tc.view).status.Conditions
+			conditions := decide(tc.feature, tc.view).status.Conditions
 			for _, kind := range []string{v1alpha1.FeatureSafeToUpgrade, v1alpha1.FeatureSafeToDowngrade} {
 				c := meta.FindStatusCondition(conditions, kind)
 				if got := fmt.Sprintf("%s %s", c.Status, c.Reason); got != tc.want {
@@ -85,7 +87,7 @@ func TestSafetyKnowsWhatVersionsWouldChange(t *testing.T) {
 		"on, with no change near":                                  {stored("v1.8.0", "On"), "v1.8.0", "Safe", "Safe"},
 		"on, of another major version":                             {stored("v2.5.0", "On"), "v2.5.0", "Safe", "Safe"},
 	} {
-		conditions := next(tc.feature, lookVersioned(runs("a", tc.version, valueOf(tc.feature.Status.State)))).status.Conditions
+		conditions := decide(tc.feature, lookVersioned(runs("a", tc.version, valueOf(tc.feature.Status.State)))).status.Conditions
 		for kind, want := range map[string]string{v1alpha1.FeatureSafeToUpgrade: tc.up, v1alpha1.FeatureSafeToDowngrade: tc.down} {
 			reason, task, _ := strings.Cut(want, " ")
 			c := meta.FindStatusCondition(conditions, kind)
@@ -105,12 +107,12 @@ func TestBackoff(t *testing.T) {
 		}
 	}
 	failed := attempted(feature("TurningOff", off, byFlag, "Sweep Running"))
-	got := next(failed, with(look(says("a", off, byFlag)), attempting(attemptView{state: "TurningOff", task: "Sweep", ended: true, err: errors.New("no")})))
-	if want := now.Add(2 * time.Second); !got.retryAt.Equal(want) || got.after != 2*time.Second {
-		t.Errorf("the second attempt failed: the next is at %s, in %s, want in 2s", got.retryAt, got.after)
+	got := decide(failed, with(look(says("a", off, byFlag)), attempting(taskRunState{state: "TurningOff", task: "Sweep", ended: true, err: errors.New("no")})))
+	if want := now.Add(2 * time.Second); !got.retryAt.Equal(want) || got.requeueAfter != 2*time.Second {
+		t.Errorf("the second attempt failed: the next is at %s, in %s, want in 2s", got.retryAt, got.requeueAfter)
 	}
-	early := with(look(says("a", off, byFlag)), func(v *view) { v.notBefore = now.Add(time.Second) })
-	if got := next(feature("TurningOff", off, byFlag, "Sweep Failed"), early); got.start || got.after != time.Second {
-		t.Errorf("a second before the next attempt is due: start %v, look again in %s", got.start, got.after)
+	early := with(look(says("a", off, byFlag)), func(v *input) { v.notBefore = now.Add(time.Second) })
+	if got := decide(feature("TurningOff", off, byFlag, "Sweep Failed"), early); got.start || got.requeueAfter != time.Second {
+		t.Errorf("a second before the next attempt is due: start %v, look again in %s", got.start, got.requeueAfter)
 	}
 }

@@ -24,7 +24,7 @@ type Kind struct {
 	Resource schema.GroupResource
 	// Client reads it, in all namespaces.
 	Client dynamic.NamespaceableResourceInterface
-	// Uses tells whether an object uses the feature; nil means that all do.
+	// Uses reports whether an object uses the feature; nil means that all objects do.
 	Uses func(object *unstructured.Unstructured) bool
 	// Limiter is asked before each page is read, as often as that is worth; nil sets no limit.
 	Limiter flowcontrol.RateLimiter

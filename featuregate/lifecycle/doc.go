@@ -8,26 +8,35 @@
 // configured to, and which replica works on a feature follows from the set of live ones by a hash. For a moment two may believe that
 // it is them; every write is conditional on what was read, and tasks are idempotent, so that does no harm.
 //
-//	Lease of each replica   replica.go, identity.go, liveness.go, rendezvous.go
-//	what to do next         next.go, wish.go, versions.go, questions.go, conditions.go: a function of the Feature and what is seen of others
-//	doing it                engine.go, reconcile.go, attempt.go, uses.go
+//	Lease of each replica   replica.go, identity.go, assignment.go, internal/heartbeat
+//	decision                decide.go, desired.go, versions.go, usepoll.go, conditions.go: a pure function of the Feature and an input
+//	action                  engine.go, reconcile.go, uses.go
+//	without a live server   orphans.go
 //	tasks                   task.go, tasks.go, count.go
+//
+// To follow how a feature is turned off, read reconcile.go (read, decide, write, start a task), decide.go (transition and tasks in order)
+// and usepoll.go (WaitForUses), each from top to bottom.
 //
 // # Order
 //
 // TurningOff is WaitForUses, the feature's own tasks, and CountReferences. TurningOn is the feature's own tasks, and WaitForUses; with
 // a canary it is those of its own tasks that change no stored data, Canary, the others, and WaitForUses. Use is permitted in On, and
-// in TurningOn once WaitForUses is the first task left, so that whoever is asked may say yes; while Canary is the first, to those
+// in TurningOn once WaitForUses is the first task left, so that reporters may enable the feature; while Canary is the first, to those
 // in the canary.
+//
+// A Feature that is announced for the first time, or anew because its object was lost, begins with CountReferences, where stored objects
+// can use it. If none does, its tasks await no confirmation, and one that is to be Off is Off at once, unless it has tasks besides
+// those that clean up. A server that writes without comparing the state in the transaction counts only after WaitForUses.
 //
 // # What holds a transition up
 //
-// It begins only when all live replicas want the same value, or when spec.desired of a dynamic feature asks for it. While they
-// disagree, no task that changes stored data runs. Such tasks also wait while a value has changed because a default did, until somebody
-// sets it; and WaitForUses waits until every live reporter has answered since the question was asked and none disagrees.
+// It begins only when all live replicas know the feature, agree whether spec.desired decides, and want the same value unless it does.
+// While they disagree, no task that changes stored data runs. Such tasks also await confirmation while nobody has chosen the value, until
+// somebody sets it; and WaitForUses waits until every live reporter has answered since the question was asked and none disagrees.
 //
-// A value has changed because a default did if nobody sets the feature and either nobody did before, or what was set only repeated the
-// former default. To take away a flag that set something else is somebody's act like setting one.
+// Nobody has chosen a value if nobody sets the feature and either nobody did before, or what was set only repeated the former default,
+// or spec.desired asks for the former value and replicas no longer allow it, or the Feature is announced anew. To take away a flag that set something else is somebody's act like setting
+// one.
 //
 // # Change of version
 //

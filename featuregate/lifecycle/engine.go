@@ -4,8 +4,8 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,10 +25,15 @@ import (
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/featuregate"
 	featuresclient "github.com/kube-annex/annex/generated/clientset/versioned/typed/features/v1alpha1"
+	"github.com/kube-annex/annex/internal/heartbeat"
 )
 
-// workers is how many Features are looked at in parallel.
-const workers = 4
+const (
+	// workers is the number of Features that are reconciled in parallel.
+	workers = 4
+	// expiredDurations is the number of lease durations for which the Lease of a dead process is kept.
+	expiredDurations = 4
+)
 
 // Engine moves the Features of one namespace through their states, together with the engines of the server's other replicas.
 type Engine struct {
@@ -37,21 +42,24 @@ type Engine struct {
 	client   featuresclient.FeatureInterface
 	leases   coordinationclient.LeaseInterface
 
-	identity *identity
+	// identity is the Lease of this replica.
+	identity *heartbeat.Lease
 	// members are the replicas, and reporters those who report.
-	members, reporters *livenesses
-	informer           cache.SharedIndexInformer
-	queue              workqueue.TypedRateLimitingInterface[string]
+	replicaLeases, reporterLeases *heartbeat.Observer
+	// allReporters are those of all namespaces, in the engine that removes the Leases of dead ones; nil in others.
+	allReporterLeases *heartbeat.Observer
+	informer          cache.SharedIndexInformer
+	queue             workqueue.TypedRateLimitingInterface[string]
 	// attempts are those at tasks that are running.
-	attempts sync.WaitGroup
+	taskRuns sync.WaitGroup
 
 	mu sync.Mutex
 	// replicas are the live members, in order of their names.
 	replicas []replica
-	entries  map[string]*entry
+	memories map[string]*featureMemory
 	warmAt   time.Time
-	// unsupported is since when no live reporter has stood for a use of a Feature.
-	unsupported map[string]map[useKey]time.Time
+	// unsupportedUses is since when no live reporter has stood for a use of a Feature.
+	unsupportedUses map[string]map[useKey]time.Time
 }
 
 // New returns an engine that does not run yet. The error lists everything that is wrong with the options.
@@ -64,19 +72,20 @@ func New(options Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		options: options, features: map[string]*Feature{}, entries: map[string]*entry{},
+		options: options, features: map[string]*Feature{}, memories: map[string]*featureMemory{},
 		client: options.Client.FeaturesV1alpha1().Features(options.Namespace),
-		leases: options.Leases.Leases(options.Namespace),
+		leases: options.Leases.Leases(options.LeaseNamespace),
 	}
 	for i := range options.Features {
 		e.features[options.Features[i].Name] = &options.Features[i]
 	}
-	e.members = newLivenesses(options.Clock, options.Timings.LeaseDuration)
-	e.reporters = newLivenesses(options.Clock, 0)
-	e.identity = &identity{
-		options: &e.options, leases: e.leases, others: e.members, announced: text,
-		holder: options.Instance + "_" + strings.ToLower(rand.Text()[:10]),
+	elapsed := heartbeat.Since(options.Clock)
+	e.replicaLeases = &heartbeat.Observer{Elapsed: elapsed, Duration: options.Timings.LeaseDuration}
+	e.reporterLeases = &heartbeat.Observer{Elapsed: elapsed, DefaultDuration: featuregate.LeaseDuration}
+	if options.Namespace == featuregate.LeaseNamespace {
+		e.allReporterLeases = &heartbeat.Observer{Elapsed: elapsed, DefaultDuration: featuregate.LeaseDuration}
 	}
+	e.identity = e.newIdentity(text)
 	return e, nil
 }
 
@@ -86,8 +95,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](10*time.Millisecond, time.Minute),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "feature_lifecycle", Clock: e.options.Clock})
 	var running sync.WaitGroup
-	defer e.identity.release(context.WithoutCancel(ctx))
-	defer e.attempts.Wait()
+	defer e.releaseIdentity(context.WithoutCancel(ctx))
+	defer e.taskRuns.Wait()
 	defer running.Wait()
 	defer e.queue.ShutDown()
 
@@ -96,7 +105,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	running.Go(func() { e.identity.run(ctx) })
+	running.Go(func() {
+		e.identity.Run(ctx, e.options.Clock, e.options.Timings.RenewInterval, min(e.options.Timings.RenewInterval, e.options.Timings.Poll))
+	})
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
 	}
@@ -114,14 +125,14 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	usesDue := e.options.Clock.Now()
 	for {
-		e.refresh(ctx)
+		e.refreshReplicas(ctx)
 		select {
 		case <-changed:
 		case <-ticker.C():
-			e.forget(ctx)
+			e.deleteExpiredLeases(ctx)
 			if now := e.options.Clock.Now(); !now.Before(usesDue) {
-				e.watchUses()
-				usesDue = now.Add(e.options.Timings.UseRetention / hurry)
+				e.updateUnsupportedUses()
+				usesDue = now.Add(e.options.Timings.UseRetention / crowdedFactor)
 			}
 		case <-ctx.Done():
 			return nil
@@ -149,24 +160,44 @@ func (e *Engine) watch(ctx context.Context, running *sync.WaitGroup, changed cha
 		default:
 		}
 	}
-	e.informer = informerOf(e.options.Client, e.client, &v1alpha1.Feature{}, "")
+	e.informer = newInformer(e.options.Client, e.client, &v1alpha1.Feature{}, "")
 	err := start(e.informer, cache.ResourceEventHandlerFuncs{
 		AddFunc:    e.enqueue,
 		UpdateFunc: func(_, obj any) { e.enqueue(obj) },
 		DeleteFunc: func(obj any) {
-			e.drop(obj)
+			e.forgetDeleted(obj)
 			e.enqueue(obj)
 		},
 	})
-	if err == nil {
-		err = start(informerOf(e.options.Leases, e.leases, &coordinationv1.Lease{}, announcerLabel), e.members, cache.ResourceEventHandlerFuncs{
-			AddFunc: signal, UpdateFunc: func(_, obj any) { signal(obj) }, DeleteFunc: signal,
-		})
+	leases := func(namespace, selector string) cache.SharedIndexInformer {
+		return newInformer(e.options.Leases, e.options.Leases.Leases(namespace), &coordinationv1.Lease{}, selector)
+	}
+	for _, namespace := range slices.Compact([]string{e.options.Namespace, featuregate.LeaseNamespace}) {
+		if err == nil {
+			err = start(leases(namespace, announcerLabel), e.ofNamespace(e.replicaLeases), cache.ResourceEventHandlerFuncs{
+				AddFunc: signal, UpdateFunc: func(_, obj any) { signal(obj) }, DeleteFunc: signal,
+			})
+		}
+	}
+	// Clients of former releases wrote Leases without the namespace's label themselves. What they say is not believed.
+	selector, handlers := featuregate.LabelComponent+","+featuregate.LabelNamespace, []cache.ResourceEventHandler{e.ofNamespace(e.reporterLeases)}
+	if e.allReporterLeases != nil {
+		handlers = append(handlers, e.allReporterLeases)
+	} else {
+		selector += "=" + e.options.Namespace
 	}
 	if err == nil {
-		err = start(informerOf(e.options.Leases, e.leases, &coordinationv1.Lease{}, featuregate.LabelComponent), e.reporters)
+		err = start(leases(featuregate.LeaseNamespace, selector), handlers...)
 	}
 	return synced, err
+}
+
+// ofNamespace passes on the Leases that are about Features of the engine's namespace.
+func (e *Engine) ofNamespace(next cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return cache.FilteringResourceEventHandler{Handler: next, FilterFunc: func(obj any) bool {
+		lease, ok := obj.(*coordinationv1.Lease)
+		return !ok || cmp.Or(lease.Labels[featuregate.LabelNamespace], lease.Namespace) == e.options.Namespace
+	}}
 }
 
 // lister is a typed client.
@@ -176,7 +207,7 @@ type lister[L runtime.Object] interface {
 }
 
 // informerOf follows what a client of the given clients lists.
-func informerOf[L runtime.Object](of any, client lister[L], example runtime.Object, selector string) cache.SharedIndexInformer {
+func newInformer[L runtime.Object](of any, client lister[L], example runtime.Object, selector string) cache.SharedIndexInformer {
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.LabelSelector = selector
@@ -227,15 +258,15 @@ func (e *Engine) enqueueAll() {
 	}
 }
 
-// refresh looks which replicas are live; if others are than before, or they announce something else, all Features are looked at.
-func (e *Engine) refresh(ctx context.Context) {
+// refreshReplicas lists the live replicas. If they or their announcements have changed, all Features are reconciled.
+func (e *Engine) refreshReplicas(ctx context.Context) {
 	var now []replica
-	e.members.live(func(lease *coordinationv1.Lease, _ time.Time) { now = append(now, replicaOf(lease)) })
+	e.replicaLeases.Live(func(lease *coordinationv1.Lease) { now = append(now, replicaOf(lease)) })
 	slices.SortFunc(now, func(a, b replica) int { return strings.Compare(a.name, b.name) })
 	e.mu.Lock()
 	same := slices.EqualFunc(e.replicas, now, replica.equal)
 	if !same {
-		for _, entry := range e.entries {
+		for _, entry := range e.memories {
 			if !entry.rechecked.IsZero() {
 				entry.rechecked = time.Unix(0, 0) // Who is new may have another mind.
 			}
@@ -254,22 +285,25 @@ func (e *Engine) refresh(ctx context.Context) {
 	e.enqueueAll()
 }
 
-// forget deletes Leases that expired long ago: processes with names of their own leave them behind.
-func (e *Engine) forget(ctx context.Context) {
-	if r, ok := leads(e.live(), e.options.Namespace, ""); !ok || r.holder != e.identity.holder {
+// deleteExpiredLeases deletes Leases that expired long ago: processes with names of their own leave them behind.
+func (e *Engine) deleteExpiredLeases(ctx context.Context) {
+	if r, ok := assignee(e.liveReplicas(), e.options.Namespace, ""); !ok || r.holder != e.identity.Holder {
 		return
 	}
-	for _, leases := range []*livenesses{e.members, e.reporters} {
-		for name, preconditions := range leases.longDead() {
+	for _, leases := range []*heartbeat.Observer{e.replicaLeases, e.allReporterLeases} {
+		if leases == nil {
+			continue
+		}
+		for name, preconditions := range leases.Expired(e.options.LeaseNamespace, expiredDurations) {
 			if err := e.leases.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &preconditions}); err != nil {
-				klog.FromContext(ctx).V(2).Info("Could not delete a Lease that expired long ago", "lease", klog.KRef(e.options.Namespace, name), "err", err)
+				klog.FromContext(ctx).V(2).Info("Could not delete a Lease that expired long ago", "lease", klog.KRef(e.options.LeaseNamespace, name), "err", err)
 				return
 			}
 		}
 	}
 }
 
-func (e *Engine) live() []replica {
+func (e *Engine) liveReplicas() []replica {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.replicas

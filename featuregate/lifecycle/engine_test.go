@@ -122,7 +122,7 @@ func TestConfirmRefusesWhatWasTakenOver(t *testing.T) {
 	}
 	engine.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	defer engine.queue.ShutDown()
-	engine.start(t.Context(), f, &entry{})
+	engine.startTask(t.Context(), f, &featureMemory{})
 	<-began
 	other := f.DeepCopy()
 	other.Status.Tasks[0].Attempts++
@@ -133,5 +133,88 @@ func TestConfirmRefusesWhatWasTakenOver(t *testing.T) {
 	if err := <-result; err == nil {
 		t.Error("an attempt that was taken over is confirmed")
 	}
-	engine.attempts.Wait()
+	engine.taskRuns.Wait()
+}
+
+func TestDefaultsOfOptions(t *testing.T) {
+	t.Parallel()
+	want := Timings{
+		LeaseDuration: 30 * time.Second, RenewInterval: 10 * time.Second, AnswerWindow: time.Minute, WriteGrace: 70 * time.Second, RetryBase: time.Second,
+		RetryMax: 5 * time.Minute, ProgressInterval: time.Second, RecheckInterval: 5 * time.Minute, UseRetention: time.Hour, Poll: time.Second,
+	}
+	if got := (Timings{}).withDefaults(); got != want {
+		t.Errorf("the timings are %+v, want %+v", got, want)
+	}
+	for set, want := range map[int]int{0: DefaultRetention, 5: 5, -1: -1} {
+		o := goodOptions()
+		o.Retention = set
+		if err := o.complete(); err != nil || o.Retention != want {
+			t.Errorf("retention %d becomes %d, %v", set, o.Retention, err)
+		}
+	}
+}
+
+func goodOptions() Options {
+	return Options{
+		Component: "server", Instance: "a", Version: "v1.0.0", Namespace: "ns",
+		Client: fake.NewSimpleClientset(), Leases: kubernetesfake.NewClientset().CoordinationV1(),
+	}
+}
+
+func TestEachBadOptionIsReported(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*Options)
+		errors int
+	}{
+		"none":                         {func(*Options) {}, 0},
+		"no component":                 {func(o *Options) { o.Component = "" }, 2}, // its Lease has no name either
+		"no instance":                  {func(o *Options) { o.Instance = "" }, 1},
+		"no client":                    {func(o *Options) { o.Client = nil }, 1},
+		"no Leases":                    {func(o *Options) { o.Leases = nil }, 1},
+		"Leases in annex-system":       {func(o *Options) { o.LeaseNamespace = "annex-system" }, 0},
+		"Leases in another namespace":  {func(o *Options) { o.LeaseNamespace = "other" }, 1},
+		"renewed twice in a duration":  {func(o *Options) { o.Timings.RenewInterval = 15 * time.Second }, 0},
+		"renewed less often than that": {func(o *Options) { o.Timings.RenewInterval = 15*time.Second + 1 }, 1},
+	} {
+		o := goodOptions()
+		o.LeaseNamespace = "ns"
+		tc.change(&o)
+		if errs := o.Validate(); len(errs) != tc.errors {
+			t.Errorf("%s: %d errors, want %d: %v", name, len(errs), tc.errors, errs)
+		}
+	}
+}
+
+// TestWhatAReplicaAnnounces reads what it writes.
+func TestWhatAReplicaAnnounces(t *testing.T) {
+	t.Parallel()
+	o := goodOptions()
+	o.Features = []Feature{
+		{Name: "Plain", Default: off, Configured: off},
+		{Name: "Set", Default: off, Configured: on, Source: byFlag, Version: "v7.0.0", Dynamic: true},
+	}
+	text, err := announce(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := lease("server-a-lifecycle", "me", now)
+	l.Labels, l.Annotations = map[string]string{announcerLabel: "server"}, map[string]string{announcedAnnotation: text}
+	got := replicaOf(l)
+	want := replica{name: l.Name, holder: "me", component: "server", version: "v1.0.0", features: map[string]announcement{
+		"Plain": {Value: off, Source: byDefault, Default: off, Version: "v1.0.0"},
+		"Set":   {Value: on, Source: byFlag, Default: off, Version: "v7.0.0", Dynamic: true},
+	}}
+	if !got.equal(want) {
+		t.Errorf("announced is %+v, want %+v", got, want)
+	}
+	for field, change := range map[string]func(*replica){
+		"name": func(r *replica) { r.name = "x" }, "holder": func(r *replica) { r.holder = "x" }, "component": func(r *replica) { r.component = "x" },
+		"version": func(r *replica) { r.version = "x" }, "features": func(r *replica) { r.features = nil },
+	} {
+		other := want
+		if change(&other); want.equal(other) {
+			t.Errorf("a replica with another %s is the same", field)
+		}
+	}
 }

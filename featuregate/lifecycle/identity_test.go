@@ -4,99 +4,77 @@
 package lifecycle
 
 import (
-	"context"
-	"errors"
-	"strconv"
 	"testing"
+	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
+	kubernetesfake "k8s.io/client-go/kubernetes/fake"
 )
 
-// oneLease is an API with room for one Lease. With cutOff, writes are done and their answers are lost.
-type oneLease struct {
-	coordinationclient.LeaseInterface
-	stored *coordinationv1.Lease
-	writes int
-	cutOff bool
-}
-
-func (o *oneLease) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
-	if o.stored == nil {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, name)
-	}
-	return o.stored.DeepCopy(), nil
-}
-
-func (o *oneLease) write(lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	o.writes++
-	o.stored = lease.DeepCopy()
-	o.stored.UID, o.stored.ResourceVersion = "one", strconv.Itoa(o.writes)
-	if o.cutOff {
-		return &coordinationv1.Lease{}, context.Canceled // as typed clients do
-	}
-	return o.stored.DeepCopy(), nil
-}
-
-func (o *oneLease) Create(_ context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return o.write(lease)
-}
-
-func (o *oneLease) Update(_ context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return o.write(lease)
-}
-
-func (o *oneLease) Delete(ctx context.Context, name string, options metav1.DeleteOptions) error {
-	if _, err := o.Get(ctx, name, metav1.GetOptions{}); err != nil {
-		return err
-	}
-	if p := options.Preconditions; p != nil && *p.ResourceVersion != o.stored.ResourceVersion {
-		return apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, name, errors.New("it has changed"))
-	}
-	o.stored = nil
-	return nil
-}
-
-// TestTheLeaseIsDeletedAtTheEnd also if the last renewal was cut off, and nobody knows whether it was made.
-func TestTheLeaseIsDeletedAtTheEnd(t *testing.T) {
+// TestAProcessThatStartedLaterKeepsTheLease has another process of the same instance take the Lease.
+func TestAProcessThatStartedLaterKeepsTheLease(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		before func(i *identity, api *oneLease)
-		left   bool
+		held, live bool
+		holder     string
+		fails      bool
 	}{
-		"never begun":      {before: func(*identity, *oneLease) {}},
-		"renewed":          {before: func(i *identity, _ *oneLease) { _ = i.renew(t.Context()); _ = i.renew(t.Context()) }},
-		"cut off at first": {before: func(i *identity, api *oneLease) { api.cutOff = true; _ = i.renew(t.Context()) }},
-		"a renewal cut off": {before: func(i *identity, api *oneLease) {
-			_ = i.renew(t.Context())
-			api.cutOff = true
-			_ = i.renew(t.Context())
-		}},
-		"written by somebody": {before: func(i *identity, api *oneLease) { _ = i.renew(t.Context()); _, _ = api.write(api.stored) }},
-		"taken by another": {before: func(i *identity, api *oneLease) {
-			_ = i.renew(t.Context())
-			theirs := api.stored.DeepCopy()
-			theirs.Spec.HolderIdentity = ptr.To("other")
-			_, _ = api.write(theirs)
-		}, left: true},
+		"a former process, expired":   {false, false, "other", false},
+		"a former process, live":      {false, true, "other", false},
+		"a later process, expired":    {true, false, "other", false},
+		"a later process, live":       {true, true, "other", true},
+		"this process, edited by one": {true, true, "", false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			api := &oneLease{}
-			i := &identity{
-				options: &Options{Component: "c", Instance: "i", Namespace: "n", Clock: clock.RealClock{}, Timings: Timings{}.withDefaults()},
-				leases:  api, others: newLivenesses(clock.RealClock{}, 0), holder: "me",
+		o := goodOptions()
+		engine, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases := kubernetesfake.NewClientset().CoordinationV1().Leases("ns")
+		engine.leases = leases
+		l := engine.newIdentity("{}")
+		if tc.held {
+			if err := l.Renew(t.Context()); err != nil {
+				t.Fatal(err)
 			}
-			tc.before(i, api)
-			i.release(t.Context())
-			if left := api.stored != nil; left != tc.left {
-				t.Errorf("the Lease is left: %t, want %t", left, tc.left)
+			if err := leases.Delete(t.Context(), l.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
 			}
-		})
+			if err := l.Renew(t.Context()); err == nil {
+				t.Fatal("a Lease that is gone was updated")
+			}
+		}
+		holder := tc.holder
+		if holder == "" {
+			holder = l.Holder
+		}
+		theirs, err := leases.Create(t.Context(), lease(l.Name, holder, time.Now()), metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tc.live {
+			engine.replicaLeases.OnAdd(theirs, false)
+		}
+		if err := l.Renew(t.Context()); (err != nil) != tc.fails {
+			t.Errorf("%s: error %v, want one %t", name, err, tc.fails)
+		}
+		stored, err := leases.Get(t.Context(), l.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tookOver := *stored.Spec.HolderIdentity == l.Holder; tookOver == tc.fails {
+			t.Errorf("%s: the holder is %s", name, *stored.Spec.HolderIdentity)
+		}
+	}
+}
+
+// TestTheLeaseNameTellsNamespacesApart keeps two engines of a process from sharing a Lease in annex-system.
+func TestTheLeaseNameTellsNamespacesApart(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{"": "c-i-lifecycle", "n": "c-i-lifecycle", "annex-system": "c-i-n-lifecycle"} {
+		o := Options{Component: "c", Instance: "i", Namespace: "n", LeaseNamespace: in}
+		if got := o.leaseName(); got != want {
+			t.Errorf("in %q the Lease is %s, want %s", in, got, want)
+		}
 	}
 }

@@ -4,6 +4,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -14,6 +15,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/kube-annex/annex/featuregate"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 )
 
@@ -30,13 +32,17 @@ type Options struct {
 	Version string
 	// Namespace is where the Features are. For features in several namespaces, run an Engine for each.
 	Namespace string
+	// LeaseNamespace is where the Leases of this server's replicas are: Namespace, which is the default, or featuregate.LeaseNamespace for
+	// the server of Features itself. The server needs all rights on Leases there. In Namespace and featuregate.LeaseNamespace, where the
+	// signs of life of reporters are, it needs to read Leases.
+	LeaseNamespace string
 	// Features is what the server knows.
 	Features []Feature
-	// Client is for Features, and Leases for those of replicas and reporters.
+	// Client is for Features, and Leases for the Leases of replicas and reporters.
 	Client versioned.Interface
 	Leases coordinationclient.LeasesGetter
 	// Retention is for how many minor versions of the component a Feature is kept that no replica knows any more; 0 means
-	// DefaultRetention, and a negative one for ever.
+	// DefaultRetention, and a negative number without end.
 	Retention int
 	// Timings is how long things take; zero ones have their defaults.
 	Timings Timings
@@ -63,10 +69,10 @@ type Timings struct {
 	ProgressInterval time.Duration
 	// RecheckInterval is how often reporters are asked again that disagree with a feature that is On or Off; 5 min.
 	RecheckInterval time.Duration
-	// UseRetention is how long a use stays in status.uses while no live reporter stands for it: no Lease of its component and version; 1 h.
+	// UseRetention is how long a use stays in status.uses while no live reporter is of its component and version; 1 h.
 	// It is a sixtieth of that while the list is nearly full.
 	UseRetention time.Duration
-	// Poll is how often Leases are looked at for those that have expired; 1 s.
+	// Poll is the interval of the check for expired Leases; 1 s.
 	Poll time.Duration
 }
 
@@ -132,6 +138,9 @@ func (o *Options) Validate() []error {
 			errs = append(errs, fmt.Errorf("%s %q: set one such as v1.37.1: %w", what, v, err))
 		}
 	}
+	if o.LeaseNamespace != o.Namespace && o.LeaseNamespace != featuregate.LeaseNamespace {
+		errs = append(errs, fmt.Errorf("option LeaseNamespace %q: leave it empty for Namespace, or set it to %s", o.LeaseNamespace, featuregate.LeaseNamespace))
+	}
 	if o.Client == nil || o.Leases == nil {
 		errs = append(errs, errors.New("options Client and Leases: set both"))
 	}
@@ -142,6 +151,7 @@ func (o *Options) Validate() []error {
 }
 
 func (o *Options) complete() error {
+	o.LeaseNamespace = cmp.Or(o.LeaseNamespace, o.Namespace)
 	if err := utilerrors.NewAggregate(o.Validate()); err != nil {
 		return err
 	}
@@ -158,4 +168,9 @@ func (o *Options) complete() error {
 // leaseSuffix sets the names of replicas' Leases apart from those of reporters.
 const leaseSuffix = "-lifecycle"
 
-func (o *Options) leaseName() string { return o.Component + "-" + o.Instance + leaseSuffix }
+func (o *Options) leaseName() string {
+	if o.LeaseNamespace != "" && o.LeaseNamespace != o.Namespace {
+		return o.Component + "-" + o.Instance + "-" + o.Namespace + leaseSuffix
+	}
+	return o.Component + "-" + o.Instance + leaseSuffix
+}

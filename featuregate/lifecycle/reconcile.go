@@ -6,6 +6,8 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -19,34 +21,34 @@ import (
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 )
 
-// entry is what this replica remembers of a Feature that it leads. It belongs to the worker that has the Feature, but for what
-// Engine.mu guards.
-type entry struct {
-	// latest is what this replica wrote last; Engine.mu guards it.
+// featureMemory is what this replica remembers of a Feature that it leads. The worker that has the Feature owns it, except for the fields
+// that Engine.mu guards.
+type featureMemory struct {
+	// latest is the Feature as this replica wrote it last; Engine.mu guards it.
 	latest *v1alpha1.Feature
-	// rechecked is when those who disagree were asked again, or first seen; Engine.mu guards it.
+	// rechecked is when reporters that disagree were polled again, or first observed; Engine.mu guards it.
 	rechecked time.Time
 
-	attempt   *attempt
+	taskRun   *taskRun
 	notBefore time.Time
 	written   time.Time
 	counted   bool
-	question  *question
+	poll      *usePoll
 }
 
-func (e *Engine) entry(name string) *entry {
+func (e *Engine) memory(name string) *featureMemory {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	out := e.entries[name]
+	out := e.memories[name]
 	if out == nil {
-		out = &entry{}
-		e.entries[name] = out
+		out = &featureMemory{}
+		e.memories[name] = out
 	}
 	return out
 }
 
-// drop forgets what was written to a Feature that has been deleted.
-func (e *Engine) drop(obj any) {
+// forgetDeleted drops the memory of the last write to a Feature that has been deleted.
+func (e *Engine) forgetDeleted(obj any) {
 	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
 	}
@@ -56,7 +58,7 @@ func (e *Engine) drop(obj any) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if entry := e.entries[feature.Name]; entry != nil && entry.latest != nil && entry.latest.UID == feature.UID {
+	if entry := e.memories[feature.Name]; entry != nil && entry.latest != nil && entry.latest.UID == feature.UID {
 		entry.latest = nil
 	}
 }
@@ -68,7 +70,7 @@ func (e *Engine) workNext(ctx context.Context) bool {
 	}
 	defer e.queue.Done(name)
 	if ctx.Err() != nil {
-		e.end(e.entry(name))
+		e.cancelTask(e.memory(name))
 		return true
 	}
 	after, err := e.reconcile(ctx, name)
@@ -79,43 +81,43 @@ func (e *Engine) workNext(ctx context.Context) bool {
 			e.queue.AddAfter(name, after)
 		}
 	case apierrors.IsConflict(err):
-		// Somebody was quicker; what they wrote will be seen.
+		// The object that was written meanwhile is about to be observed.
 		e.queue.AddRateLimited(name)
 	case ctx.Err() == nil:
-		klog.FromContext(ctx).Error(err, "Could not move a Feature on; trying again", "feature", klog.KRef(e.options.Namespace, name))
+		klog.FromContext(ctx).Error(err, "Could not reconcile a Feature; trying again", "feature", klog.KRef(e.options.Namespace, name))
 		e.queue.AddRateLimited(name)
 	}
 	return true
 }
 
-// reconcile does what is to be done about one Feature now, and returns when to look again.
+// reconcile reads one Feature, decides, writes the new status and starts the first task. It returns the delay until the next decision.
 func (e *Engine) reconcile(ctx context.Context, name string) (time.Duration, error) {
-	entry := e.entry(name)
-	replicas := e.live()
-	if leader, ok := leads(replicas, e.options.Namespace, name); !ok || leader.holder != e.identity.holder {
-		e.end(entry)
-		if entry.attempt != nil && !entry.attempt.hasEnded() {
-			return 0, nil // Its end has the Feature looked at again.
+	entry := e.memory(name)
+	replicas := e.liveReplicas()
+	if leader, ok := assignee(replicas, e.options.Namespace, name); !ok || leader.holder != e.identity.Holder {
+		e.cancelTask(entry)
+		if entry.taskRun != nil && !entry.taskRun.hasEnded() {
+			return 0, nil // The end of the run queues the Feature again.
 		}
-		entry.attempt, entry.question, entry.counted = nil, nil, false
+		entry.taskRun, entry.poll, entry.counted = nil, nil, false
 		return 0, nil
 	}
-	feature, err := e.newest(ctx, name, entry)
+	feature, err := e.latest(ctx, name, entry)
 	if feature == nil || err != nil {
 		return 0, err
 	}
-	seen := e.view(feature, entry, replicas)
-	todo := next(feature, seen)
+	seen := e.input(feature, entry, replicas)
+	todo := decide(feature, seen)
 	switch {
 	case todo.cancel:
-		e.end(entry)
+		e.cancelTask(entry)
 		return 0, nil
 	case todo.remove:
 		err = e.client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &feature.UID, ResourceVersion: &feature.ResourceVersion}})
 		if apierrors.IsNotFound(err) {
 			return 0, nil
 		}
-		klog.FromContext(ctx).Info("Removed a Feature that no server knows any more", "feature", klog.KObj(feature), "version", feature.Status.Version)
+		klog.FromContext(ctx).Info("Deleted a Feature that no live server knows", "feature", klog.KObj(feature), "version", feature.Status.Version)
 		return 0, err
 	}
 	if !apiequality.Semantic.DeepEqual(feature.Status, todo.status) {
@@ -125,14 +127,13 @@ func (e *Engine) reconcile(ctx context.Context, name string) (time.Duration, err
 	}
 	e.remember(entry, feature, todo, seen.now)
 	if todo.start {
-		e.start(ctx, feature, entry)
+		e.startTask(ctx, feature, entry)
 	}
-	return todo.after, nil
+	return todo.requeueAfter, nil
 }
 
-// newest returns the Feature as it was last seen or written by this replica, which creates it if it is not there; nil if there is
-// nothing to do.
-func (e *Engine) newest(ctx context.Context, name string, entry *entry) (*v1alpha1.Feature, error) {
+// latest returns the Feature as this replica last observed or wrote it, and creates a missing one; nil if there is nothing to do.
+func (e *Engine) latest(ctx context.Context, name string, entry *featureMemory) (*v1alpha1.Feature, error) {
 	obj, found, err := e.informer.GetStore().GetByKey(e.options.Namespace + "/" + name)
 	if err != nil {
 		return nil, err
@@ -155,88 +156,194 @@ func (e *Engine) newest(ctx context.Context, name string, entry *entry) (*v1alph
 	}
 	created, err := e.client.Create(ctx, &v1alpha1.Feature{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{FieldManager: fieldManager})
 	if apierrors.IsAlreadyExists(err) {
-		return nil, nil // It will be seen.
+		return nil, nil // The object is about to be observed.
 	}
 	if err != nil {
-		return nil, fmt.Errorf("announce: %w", err)
+		return nil, fmt.Errorf("create feature %s/%s: %w", e.options.Namespace, name, err)
 	}
 	klog.FromContext(ctx).V(2).Info("Announced a Feature", "feature", klog.KObj(created))
-	e.wrote(entry, created)
+	e.setLatest(entry, created)
 	return created, nil
 }
 
-func (e *Engine) wrote(entry *entry, feature *v1alpha1.Feature) {
+func (e *Engine) setLatest(entry *featureMemory, feature *v1alpha1.Feature) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	entry.latest = feature
 }
 
-func (e *Engine) view(feature *v1alpha1.Feature, entry *entry, replicas []replica) view {
+func (e *Engine) input(feature *v1alpha1.Feature, entry *featureMemory, replicas []replica) input {
 	now := e.options.Clock.Now()
-	v := view{
-		now: now, timings: e.options.Timings, replicas: replicas, local: e.features[feature.Name], retention: e.options.Retention,
-		notBefore: entry.notBefore, counted: entry.counted, question: entry.question,
+	v := input{
+		now: now, timings: e.options.Timings, replicas: replicas, definition: e.features[feature.Name], retention: e.options.Retention,
+		notBefore: entry.notBefore, counted: entry.counted, poll: entry.poll,
 		progressDue: now.Sub(entry.written) >= e.options.Timings.ProgressInterval,
-		stale:       e.staleUses(feature, now),
+		staleUses:   e.staleUses(feature, now),
 	}
 	e.mu.Lock()
 	v.warm = !now.Before(e.warmAt)
 	v.recheckDue = !entry.rechecked.IsZero() && now.Sub(entry.rechecked) >= e.options.Timings.RecheckInterval
 	e.mu.Unlock()
-	e.reporters.live(func(lease *coordinationv1.Lease, _ time.Time) {
+	e.reporterLeases.Live(func(lease *coordinationv1.Lease) {
 		v.reporters = append(v.reporters, reporterOf(lease))
 	})
-	if entry.attempt != nil {
-		v.attempt = entry.attempt.view()
+	if entry.taskRun != nil {
+		v.taskRun = entry.taskRun.state()
 	}
 	return v
 }
 
-// write writes the status, if nobody else has written since it was read.
-func (e *Engine) write(ctx context.Context, feature *v1alpha1.Feature, todo change, entry *entry) (*v1alpha1.Feature, error) {
+// write writes the status, on condition that the Feature has not changed since it was read.
+func (e *Engine) write(ctx context.Context, feature *v1alpha1.Feature, todo decision, entry *featureMemory) (*v1alpha1.Feature, error) {
 	update := feature.DeepCopy()
 	update.Status = todo.status
 	written, err := e.client.UpdateStatus(ctx, update, metav1.UpdateOptions{FieldManager: fieldManager})
 	if apierrors.IsNotFound(err) {
-		e.wrote(entry, nil)
+		e.setLatest(entry, nil)
 	}
 	if err != nil {
 		return nil, err
 	}
-	e.wrote(entry, written)
+	e.setLatest(entry, written)
 	if before, after := feature.Status.State, written.Status.State; before != after {
-		klog.FromContext(ctx).Info("A Feature has a new state", "feature", klog.KObj(feature), "from", before, "to", after, "source", written.Status.Source)
+		klog.FromContext(ctx).Info("State of a Feature changed", "feature", klog.KObj(feature), "from", before, "to", after, "source", written.Status.Source)
 	}
 	return written, nil
 }
 
-// remember keeps what the change, which stands now, means for later decisions.
-func (e *Engine) remember(entry *entry, feature *v1alpha1.Feature, todo change, now time.Time) {
+// remember keeps what later decisions need of this one, which has been written.
+func (e *Engine) remember(entry *featureMemory, feature *v1alpha1.Feature, todo decision, now time.Time) {
 	entry.written = now
-	if todo.took {
-		entry.attempt, entry.notBefore = nil, todo.retryAt
+	if todo.outcomeTaken {
+		entry.taskRun, entry.notBefore = nil, todo.retryAt
 	}
-	if todo.began {
-		entry.question, entry.counted = nil, false
+	if todo.transitionStarted {
+		entry.poll, entry.counted = nil, false
 	}
 	entry.counted = entry.counted || todo.counted
-	if todo.ask {
-		entry.question = &question{
-			resourceVersion: feature.ResourceVersion, asked: e.options.Clock.Now(), window: todo.window, at: *feature.Status.UseEvaluationTime,
+	if todo.pollOpened {
+		entry.poll = &usePoll{
+			resourceVersion: feature.ResourceVersion, openedAt: e.options.Clock.Now(), window: todo.pollWindow, evaluationTime: *feature.Status.UseEvaluationTime,
 		}
 	}
-	if todo.extend {
-		extended := *entry.question
-		extended.at = *feature.Status.UseEvaluationTime
+	if todo.pollExtended {
+		extended := *entry.poll
+		extended.evaluationTime = *feature.Status.UseEvaluationTime
 		extended.extensions++
-		entry.question = &extended
+		entry.poll = &extended
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch open := feature.Status.UseEvaluationTime != nil; {
-	case todo.recheck, todo.disagreement && entry.rechecked.IsZero():
+	case todo.rechecking, todo.disagreement && entry.rechecked.IsZero():
 		entry.rechecked = now
 	case !todo.disagreement && !open:
 		entry.rechecked = time.Time{}
+	}
+}
+
+// taskRun is one attempt at a task by this process.
+type taskRun struct {
+	marked v1alpha1.FeatureStatus // the status that marks the run
+	cancel context.CancelFunc
+
+	mu              sync.Mutex
+	ended, canceled bool
+	err             error
+	report          taskReport
+}
+
+func (a *taskRun) hasEnded() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ended
+}
+
+func (a *taskRun) state() *taskRunState {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	task := a.marked.Tasks[0]
+	return &taskRunState{
+		state: a.marked.State, task: task.Name, attempts: task.Attempts, started: *task.LastAttemptTime,
+		ended: a.ended, canceled: a.canceled, err: a.err, report: a.report,
+	}
+}
+
+// isMarkedIn reports whether a status still marks this run.
+func (a *taskRun) isMarkedIn(status *v1alpha1.FeatureStatus) bool {
+	if status.State != a.marked.State || len(status.Tasks) == 0 {
+		return false
+	}
+	ours, theirs := a.marked.Tasks[0], status.Tasks[0]
+	return ours.Name == theirs.Name && ours.Attempts == theirs.Attempts && theirs.LastAttemptTime.Equal(ours.LastAttemptTime)
+}
+
+// startTask starts the first task, which the Feature marks as running.
+func (e *Engine) startTask(ctx context.Context, feature *v1alpha1.Feature, entry *featureMemory) {
+	ctx, cancel := context.WithCancel(ctx)
+	a := &taskRun{marked: *feature.Status.DeepCopy(), cancel: cancel}
+	entry.taskRun = a
+	run := e.taskFunction(feature)
+	progress := &Progress{
+		clock: e.options.Clock,
+		report: func(change func(*taskReport)) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			change(&a.report)
+		},
+		confirm: func(ctx context.Context) error {
+			now, err := e.client.Get(ctx, feature.Name, metav1.GetOptions{})
+			if err != nil {
+				return fmt.Errorf("confirm the task of feature %s: %w", feature.Name, err)
+			}
+			if now.UID != feature.UID || !a.isMarkedIn(&now.Status) {
+				cancel()
+				return fmt.Errorf("the attempt at the task was superseded: %w", context.Canceled)
+			}
+			return ctx.Err()
+		},
+	}
+	logger := klog.FromContext(ctx)
+	logger.V(2).Info("Started a task", "feature", klog.KObj(feature), "state", a.marked.State, "task", a.marked.Tasks[0].Name, "attempt", a.marked.Tasks[0].Attempts)
+	e.taskRuns.Go(func() {
+		err := recoverPanic(ctx, func() error { return run(ctx, progress) })
+		a.mu.Lock()
+		a.ended, a.canceled, a.err = true, ctx.Err() != nil, err
+		a.mu.Unlock()
+		cancel()
+		logger.V(2).Info("Ended a task", "feature", klog.KObj(feature), "task", a.marked.Tasks[0].Name, "attempt", a.marked.Tasks[0].Attempts, "err", err)
+		e.queue.Add(feature.Name)
+	})
+}
+
+// taskFunction returns the function of the first task.
+func (e *Engine) taskFunction(feature *v1alpha1.Feature) func(context.Context, *Progress) error {
+	local, first := e.features[feature.Name], feature.Status.Tasks[0].Name
+	if first == WaitForUses {
+		return local.count
+	}
+	if task, ok := local.task(valueOf(feature.Status.State), first); ok {
+		return task.Run
+	}
+	return func(context.Context, *Progress) error {
+		return fmt.Errorf("this version of the server has no task %s", first)
+	}
+}
+
+// recoverPanic turns a panic of a task into an error, so that other features and the server go on.
+func recoverPanic(ctx context.Context, run func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panicked: %v", r)
+			klog.FromContext(ctx).Error(err, "A task of a feature panicked", "stack", string(debug.Stack()))
+		}
+	}()
+	return run()
+}
+
+// cancelTask cancels a task run; its end queues the Feature again.
+func (e *Engine) cancelTask(entry *featureMemory) {
+	if entry.taskRun != nil {
+		entry.taskRun.cancel()
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 )
 
-// Labels and annotations of the Leases of replicas; those of reporters are in featuregate.
+// Labels and annotations of the Leases of replicas; LabelNamespace and those of reporters are in featuregate.
 const (
 	// announcerLabel of a replica's Lease is the replica's component.
 	announcerLabel = "features.k8s.io/announcer"
@@ -45,14 +45,14 @@ type announcement struct {
 	Changes string `json:"changes,omitempty"`
 }
 
-// announced is the annotation.
-type announced struct {
+// announcementList is the annotation.
+type announcementList struct {
 	Version  string                  `json:"version"`
 	Features map[string]announcement `json:"features"`
 }
 
 func announce(o *Options) (string, error) {
-	out := announced{Version: o.Version, Features: map[string]announcement{}}
+	out := announcementList{Version: o.Version, Features: map[string]announcement{}}
 	for i := range o.Features {
 		f := &o.Features[i]
 		a := announcement{
@@ -77,7 +77,7 @@ func announce(o *Options) (string, error) {
 
 // replicaOf reads a replica's Lease. One that cannot be read knows nothing, which holds up those of its component.
 func replicaOf(lease *coordinationv1.Lease) replica {
-	var a announced
+	var a announcementList
 	_ = json.Unmarshal([]byte(lease.Annotations[announcedAnnotation]), &a)
 	return replica{
 		name: lease.Name, holder: ptr.Deref(lease.Spec.HolderIdentity, ""),

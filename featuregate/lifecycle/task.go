@@ -20,7 +20,8 @@ import (
 const (
 	// WaitForUses waits until nobody sees the feature with the value that it is leaving.
 	WaitForUses = featuregate.TaskWaitForUses
-	// CountReferences counts what is left of a feature's use when all other tasks of turning it off are done.
+	// CountReferences counts stored objects that use the feature: when all other tasks of turning it off are done, and before all others
+	// when its Feature is announced for the first time, or anew.
 	CountReferences = "CountReferences"
 	// Canary is the task of turning a feature on by spec.desired while spec.canary is set, when it has been prepared. The reporters
 	// read spec.canary while it is the first task left.
@@ -47,7 +48,8 @@ type Feature struct {
 	Off []Task
 	// Versions are the versions that changed what is stored in a way that the versions before cannot read, or the other way round.
 	Versions []VersionChange
-	// Count counts stored objects that use the feature; nil if none can.
+	// Count counts stored objects that use the feature; nil if none can. Without it, DataChanging tasks of a Feature that is announced
+	// for the first time, or anew, run only once somebody has set the feature.
 	Count Count
 }
 
@@ -70,11 +72,11 @@ type Count func(ctx context.Context) (v1alpha1.DanglingReferences, error)
 type Progress struct {
 	clock   clock.Clock
 	confirm func(ctx context.Context) error
-	report  func(change func(*report))
+	report  func(change func(*taskReport))
 }
 
 // report is what a task has said so far.
-type report struct {
+type taskReport struct {
 	done     int64
 	total    *int64
 	message  string
@@ -83,7 +85,7 @@ type report struct {
 
 // Done says how much of total is done; a negative total is not known.
 func (p *Progress) Done(done, total int64) {
-	p.report(func(r *report) {
+	p.report(func(r *taskReport) {
 		r.done, r.total = max(done, 0), nil
 		if total >= 0 {
 			total = max(total, done)
@@ -94,12 +96,12 @@ func (p *Progress) Done(done, total int64) {
 
 // Say tells people what the task is doing, or what it waits for.
 func (p *Progress) Say(message string) {
-	p.report(func(r *report) { r.message = message })
+	p.report(func(r *taskReport) { r.message = message })
 }
 
 // Dangling records what still uses the feature.
 func (p *Progress) Dangling(references v1alpha1.DanglingReferences) {
-	p.report(func(r *report) { r.dangling = references.DeepCopy() })
+	p.report(func(r *taskReport) { r.dangling = references.DeepCopy() })
 }
 
 // Confirm asks the API whether this attempt is still the one that is wanted. A task that destroys something asks before each step
@@ -137,31 +139,14 @@ func (f *Feature) validate() []error {
 	return append(errs, f.validateVersions()...)
 }
 
-// plan is the tasks of one direction: the feature's own, and what goes before and after them and those of a change of version.
-type plan struct {
-	before, own, after []Task
-}
-
-func (f *Feature) plan(wish v1alpha1.Value) plan {
-	wait := []Task{{Name: WaitForUses}}
-	if wish == v1alpha1.ValueEnabled {
-		return plan{own: f.On, after: wait}
-	}
-	out := plan{before: wait, own: f.Off}
-	if f.Count != nil {
-		out.after = []Task{{Name: CountReferences, Run: f.count}}
-	}
-	return out
-}
-
 // task finds a task by its name in the status of a feature that has a value or is on its way to it.
 func (f *Feature) task(value v1alpha1.Value, name string) (Task, bool) {
 	var tasks []Task
-	if c, ok := crossingOf(name); ok {
-		tasks = f.tasksOf(c)
+	if c, ok := parseVersionStep(name); ok {
+		tasks = f.versionStepTasks(c)
 	} else {
 		plan := f.plan(value)
-		tasks = slices.Concat(plan.before, plan.own, plan.after)
+		tasks = slices.Concat(plan.before, plan.own, plan.after, f.counting())
 	}
 	i := slices.IndexFunc(tasks, func(t Task) bool { return t.Name == name })
 	if i < 0 {

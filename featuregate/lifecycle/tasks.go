@@ -58,10 +58,12 @@ func ClearField(limiter flowcontrol.RateLimiter, fields ...Gated) Task {
 	}}
 }
 
+const waitForRemoval = "WaitForRemoval"
+
 // WaitForRemoval returns a task of turning off that counts what uses the feature, again and again, until somebody has removed all of
 // it. It removes nothing itself.
 func WaitForRemoval(count Count, interval time.Duration) Task {
-	return Task{Name: "WaitForRemoval", Run: func(ctx context.Context, progress *Progress) error {
+	return Task{Name: waitForRemoval, Run: func(ctx context.Context, progress *Progress) error {
 		for {
 			references, err := count(ctx)
 			if err != nil {
@@ -71,7 +73,7 @@ func WaitForRemoval(count Count, interval time.Duration) Task {
 			if references.Count == 0 {
 				return nil
 			}
-			progress.Say(fmt.Sprintf("waits until %d objects are removed, or changed so that they do not use the feature: %s", references.Count, named(references)))
+			progress.Say(fmt.Sprintf("waits until %d objects are removed, or changed so that they do not use the feature: %s", references.Count, describeReferences(references)))
 			if err := progress.Wait(ctx, interval); err != nil {
 				return err
 			}
@@ -79,7 +81,7 @@ func WaitForRemoval(count Count, interval time.Duration) Task {
 	}}
 }
 
-func named(references v1alpha1.DanglingReferences) string {
+func describeReferences(references v1alpha1.DanglingReferences) string {
 	names := make([]string, 0, len(references.Examples))
 	for _, example := range references.Examples {
 		name := example.Resource + " "
@@ -108,7 +110,7 @@ func ClearCollection(client dynamic.NamespaceableResourceInterface, allowDataLos
 	return Task{Name: "ClearCollection", DataChanging: true, Run: func(ctx context.Context, progress *Progress) error {
 		var done int64
 		for {
-			left, deleted, err := clearPages(ctx, client, progress, allowDataLoss, done)
+			left, deleted, err := deletePages(ctx, client, progress, allowDataLoss, done)
 			done += deleted
 			if err != nil || left == 0 {
 				return err
@@ -121,8 +123,8 @@ func ClearCollection(client dynamic.NamespaceableResourceInterface, allowDataLos
 	}}
 }
 
-// clearPages deletes what is there now, and returns how many objects there were and how many of them were not being deleted yet.
-func clearPages(ctx context.Context, client dynamic.NamespaceableResourceInterface, progress *Progress, allowDataLoss bool, before int64) (left, deleted int64, err error) {
+// deletePages deletes what is there now, and returns how many objects there were and how many of them were not being deleted yet.
+func deletePages(ctx context.Context, client dynamic.NamespaceableResourceInterface, progress *Progress, allowDataLoss bool, before int64) (left, deleted int64, err error) {
 	for options := (metav1.ListOptions{Limit: clearPage}); ; {
 		page, err := client.List(ctx, options)
 		if err != nil {
@@ -140,7 +142,7 @@ func clearPages(ctx context.Context, client dynamic.NamespaceableResourceInterfa
 			if page.Items[i].GetDeletionTimestamp() != nil {
 				continue
 			}
-			if err := remove(ctx, client, &page.Items[i]); err != nil {
+			if err := deleteObject(ctx, client, &page.Items[i]); err != nil {
 				return left, deleted, err
 			}
 			deleted++
@@ -156,7 +158,7 @@ func clearPages(ctx context.Context, client dynamic.NamespaceableResourceInterfa
 	}
 }
 
-func remove(ctx context.Context, client dynamic.NamespaceableResourceInterface, object *unstructured.Unstructured) error {
+func deleteObject(ctx context.Context, client dynamic.NamespaceableResourceInterface, object *unstructured.Unstructured) error {
 	uid := object.GetUID()
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
 	err := inNamespace(client, object.GetNamespace()).Delete(ctx, object.GetName(), options)

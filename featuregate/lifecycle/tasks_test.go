@@ -5,6 +5,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -16,7 +17,9 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
+	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/apis/gatedfield"
 )
 
@@ -64,13 +67,16 @@ func TestClearFieldGoesThroughAllFields(t *testing.T) {
 	if task.Name != "ClearField" || !task.DataChanging {
 		t.Errorf("task %s, changes data: %v", task.Name, task.DataChanging)
 	}
-	var said report
-	progress := &Progress{clock: clock.RealClock{}, report: func(change func(*report)) { change(&said) }}
+	var said taskReport
+	progress := &Progress{clock: clock.RealClock{}, report: func(change func(*taskReport)) { change(&said) }}
 	if err := task.Run(t.Context(), progress); err != nil {
 		t.Fatal(err)
 	}
 	if said.done != 8 || said.message != "cleared 4 objects of 8 that were read" || written != 4 {
 		t.Errorf("wrote %d, and said: done %d, %s", written, said.done, said.message)
+	}
+	if said.total != nil {
+		t.Errorf("the server did not say how many objects are left, and the total is %d", *said.total)
 	}
 	if err := task.Run(t.Context(), progress); err != nil || written != 4 {
 		t.Errorf("again: %v, %d written in all, want none more", err, written)
@@ -95,7 +101,7 @@ func TestCountNamesTenOfMany(t *testing.T) {
 	if got.Count != 24 || len(got.Examples) != 10 {
 		t.Errorf("counted %d with %d examples, want 24 with 10", got.Count, len(got.Examples))
 	}
-	if diff := cmp.Diff("jars ns/o00, jars ns/o01, jars ns/o02, jars ns/o04, jars ns/o05, jars ns/o06, jars ns/o07, jars ns/o08, jars ns/o09, jars ns/o10 and 14 more", named(got)); diff != "" {
+	if diff := cmp.Diff("jars ns/o00, jars ns/o01, jars ns/o02, jars ns/o04, jars ns/o05, jars ns/o06, jars ns/o07, jars ns/o08, jars ns/o09, jars ns/o10 and 14 more", describeReferences(got)); diff != "" {
 		t.Errorf("(-want,+got):\n%s", diff)
 	}
 }
@@ -107,5 +113,55 @@ func TestPauseEndsWithTheContext(t *testing.T) {
 	progress := &Progress{clock: clock.RealClock{}}
 	if err := progress.Wait(ctx, time.Hour); err == nil {
 		t.Error("no error")
+	}
+}
+
+func TestDoneOfTotal(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		done, total, wantDone int64
+		want                  *int64
+	}{
+		"part":               {3, 10, 3, ptr.To[int64](10)},
+		"of nothing":         {0, 0, 0, ptr.To[int64](0)},
+		"more than there is": {11, 10, 11, ptr.To[int64](11)},
+		"of what is unknown": {3, -1, 3, nil},
+		"less than nothing":  {-1, 10, 0, ptr.To[int64](10)},
+	} {
+		got := taskReport{total: ptr.To[int64](99)}
+		(&Progress{report: func(change func(*taskReport)) { change(&got) }}).Done(tc.done, tc.total)
+		if got.done != tc.wantDone || !ptr.Equal(got.total, tc.want) {
+			t.Errorf("%s: %d of %v", name, got.done, got.total)
+		}
+	}
+}
+
+func TestWaitForRemovalEndsWhenNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	var said taskReport
+	progress := &Progress{clock: clock.RealClock{}, report: func(change func(*taskReport)) { change(&said) }}
+	left, counts := int64(2), 0
+	task := WaitForRemoval(func(context.Context) (v1alpha1.DanglingReferences, error) {
+		counts++
+		left--
+		return v1alpha1.DanglingReferences{Count: left}, nil
+	}, time.Nanosecond)
+	if err := task.Run(t.Context(), progress); err != nil || counts != 2 || said.dangling.Count != 0 {
+		t.Errorf("it ended with %v after %d counts, dangling %v", err, counts, said.dangling)
+	}
+	away := errors.New("away")
+	fails := func(context.Context) (v1alpha1.DanglingReferences, error) { return v1alpha1.DanglingReferences{}, away }
+	if err := WaitForRemoval(fails, time.Nanosecond).Run(t.Context(), progress); !errors.Is(err, away) {
+		t.Errorf("a count that failed ended it with %v", err)
+	}
+	if err := (&Feature{Count: fails}).count(t.Context(), progress); !errors.Is(err, away) {
+		t.Errorf("a count that failed ended CountReferences with %v", err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := WaitForRemoval(func(context.Context) (v1alpha1.DanglingReferences, error) {
+		return v1alpha1.DanglingReferences{Count: 1}, nil
+	}, time.Hour).Run(ctx, progress); !errors.Is(err, context.Canceled) {
+		t.Errorf("with something left, the end of its context ended it with %v", err)
 	}
 }

@@ -14,46 +14,42 @@ import (
 )
 
 const (
-	// crowded is how many uses leave little room for others: a Feature lists 64 at most.
+	// crowded is the number of uses that leaves little room for others: a Feature lists 64 at most.
 	crowded = 48
-	// hurry is how much sooner uses are removed from a crowded list, and how often all lists are looked at in the usual time.
-	hurry = 60
+	// crowdedFactor divides the retention of uses in a crowded list, and the interval between two looks at all lists.
+	crowdedFactor = 60
 )
 
-// useKey is what tells a use from others of its Feature.
+// useKey identifies a use of a Feature.
 type useKey struct {
 	component, version string
 	value              v1alpha1.Value
 }
 
-func keyOf(use *v1alpha1.Use) useKey { return useKey{use.Component, use.Version, use.Value} }
+func useKeyOf(use *v1alpha1.Use) useKey { return useKey{use.Component, use.Version, use.Value} }
 
-// programs are the versions of components of which some reporter is live.
-type programs map[[2]string]bool
+// livePrograms are the component versions with a live reporter.
+type livePrograms map[[2]string]bool
 
-func (e *Engine) programs() programs {
-	out := programs{}
-	e.reporters.live(func(lease *coordinationv1.Lease, _ time.Time) {
-		component, label := lease.Labels[featuregate.LabelComponent], lease.Labels[featuregate.LabelVersion]
-		out[[2]string{component, label}] = true
-		if exact := lease.Annotations[featuregate.AnnotationVersion]; exact != "" {
-			out[[2]string{component, exact}] = true
-		}
+func (e *Engine) programs() livePrograms {
+	out := livePrograms{}
+	e.reporterLeases.Live(func(lease *coordinationv1.Lease) {
+		out[[2]string{lease.Annotations[featuregate.AnnotationComponent], lease.Annotations[featuregate.AnnotationVersion]}] = true
 	})
 	return out
 }
 
-// standFor tells whether one of them may have reported a use.
-func (p programs) standFor(use *v1alpha1.Use) bool {
-	return p[[2]string{use.Component, use.Version}] || p[[2]string{use.Component, featuregate.VersionLabel(use.Version)}]
+// includes reports whether one of them may have reported a use.
+func (p livePrograms) includes(use *v1alpha1.Use) bool {
+	return p[[2]string{use.Component, use.Version}]
 }
 
-// watchUses notes since when nobody has stood for a use, and has the Features looked at that can do without some. All by what this
+// updateUnsupportedUses records since when uses have had no live reporter, and queues the Features with stale uses. All by what this
 // replica has seen: that a use was reported long ago does not mean that it is over.
-func (e *Engine) watchUses() {
+func (e *Engine) updateUnsupportedUses() {
 	now, live := e.options.Clock.Now(), e.programs()
 	e.mu.Lock()
-	before := e.unsupported
+	before := e.unsupportedUses
 	e.mu.Unlock()
 	after := map[string]map[useKey]time.Time{}
 	for _, obj := range e.informer.GetStore().List() {
@@ -63,17 +59,17 @@ func (e *Engine) watchUses() {
 		}
 		for i := range feature.Status.Uses {
 			use := &feature.Status.Uses[i]
-			if live.standFor(use) {
+			if live.includes(use) {
 				continue
 			}
-			since, ok := before[feature.Name][keyOf(use)]
+			since, ok := before[feature.Name][useKeyOf(use)]
 			if !ok {
 				since = now
 			}
 			if after[feature.Name] == nil {
 				after[feature.Name] = map[useKey]time.Time{}
 			}
-			after[feature.Name][keyOf(use)] = since
+			after[feature.Name][useKeyOf(use)] = since
 			if e.isStale(feature, since, now) {
 				e.queue.Add(feature.Name)
 			}
@@ -81,13 +77,13 @@ func (e *Engine) watchUses() {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.unsupported = after
+	e.unsupportedUses = after
 }
 
 func (e *Engine) isStale(feature *v1alpha1.Feature, since, now time.Time) bool {
 	limit := e.options.Timings.UseRetention
 	if len(feature.Status.Uses) >= crowded {
-		limit /= hurry
+		limit /= crowdedFactor
 	}
 	return now.Sub(since) >= limit
 }
@@ -95,7 +91,7 @@ func (e *Engine) isStale(feature *v1alpha1.Feature, since, now time.Time) bool {
 // staleUses returns the uses of a Feature that nobody has stood for long enough.
 func (e *Engine) staleUses(feature *v1alpha1.Feature, now time.Time) map[useKey]bool {
 	e.mu.Lock()
-	since := e.unsupported[feature.Name] // It is replaced, never changed.
+	since := e.unsupportedUses[feature.Name] // It is replaced, never changed.
 	e.mu.Unlock()
 	if len(since) == 0 {
 		return nil
@@ -103,20 +99,20 @@ func (e *Engine) staleUses(feature *v1alpha1.Feature, now time.Time) map[useKey]
 	live, out := e.programs(), map[useKey]bool{}
 	for i := range feature.Status.Uses {
 		use := &feature.Status.Uses[i]
-		if at, ok := since[keyOf(use)]; ok && e.isStale(feature, at, now) && !live.standFor(use) {
-			out[keyOf(use)] = true
+		if at, ok := since[useKeyOf(use)]; ok && e.isStale(feature, at, now) && !live.includes(use) {
+			out[useKeyOf(use)] = true
 		}
 	}
 	return out
 }
 
-// forgetStale removes the uses that nobody stands for any more. Who is wrongly taken for gone reports again.
-func (d *decision) forgetStale() {
-	if len(d.stale) == 0 {
+// removeStaleUses removes uses without a live reporter. A reporter that was wrongly taken for dead reports again.
+func (d *decider) removeStaleUses() {
+	if len(d.in.staleUses) == 0 {
 		return
 	}
-	d.status.Uses = slices.DeleteFunc(slices.Clone(d.status.Uses), func(use v1alpha1.Use) bool { return d.stale[keyOf(&use)] })
-	if len(d.status.Uses) == 0 {
-		d.status.Uses = nil
+	d.out.status.Uses = slices.DeleteFunc(slices.Clone(d.out.status.Uses), func(use v1alpha1.Use) bool { return d.in.staleUses[useKeyOf(&use)] })
+	if len(d.out.status.Uses) == 0 {
+		d.out.status.Uses = nil
 	}
 }

@@ -25,16 +25,16 @@ type VersionChange struct {
 	Upgrade, Downgrade []Task
 }
 
-// crossing is one change of version on the way to another version.
-type crossing struct {
+// versionStep is a VersionChange that lies between two versions, with the direction.
+type versionStep struct {
 	at   string
 	down bool
 }
 
 const upgrade, downgrade = "Upgrade", "Downgrade"
 
-// task is the name that a task of the crossing has in the status. It tells what is to be gone on with, whoever does that.
-func (c crossing) task(name string) string {
+// task returns the name of a task of the step in the status. By it another replica can resume the step.
+func (c versionStep) task(name string) string {
 	direction := upgrade
 	if c.down {
 		direction = downgrade
@@ -42,21 +42,21 @@ func (c crossing) task(name string) string {
 	return direction + "/" + c.at + "/" + name
 }
 
-// crossingOf tells of what crossing a task in the status is, if it is of any.
-func crossingOf(task string) (crossing, bool) {
+// parseVersionStep returns the step of a task in the status, if the task belongs to one.
+func parseVersionStep(task string) (versionStep, bool) {
 	direction, rest, _ := strings.Cut(task, "/")
 	at, _, ok := strings.Cut(rest, "/")
-	return crossing{at: at, down: direction == downgrade}, ok && (direction == upgrade || direction == downgrade)
+	return versionStep{at: at, down: direction == downgrade}, ok && (direction == upgrade || direction == downgrade)
 }
 
 func isVersionTask(task v1alpha1.Task) bool {
-	_, ok := crossingOf(task.Name)
+	_, ok := parseVersionStep(task.Name)
 	return ok
 }
 
-// crossed lists the changes that lie between two versions. Of what is no version nothing is known.
-func crossed(from, to string, changes []string) []crossing {
-	var out []crossing
+// versionStepsBetween lists the changes between two versions; none if one is no version.
+func versionStepsBetween(from, to string, changes []string) []versionStep {
+	var out []versionStep
 	if !isVersion(from) || !isVersion(to) {
 		return nil
 	}
@@ -67,7 +67,7 @@ func crossed(from, to string, changes []string) []crossing {
 	}
 	for _, at := range changes {
 		if compareVersions(low, at) < 0 && compareVersions(at, high) <= 0 {
-			out = append(out, crossing{at: at, down: down})
+			out = append(out, versionStep{at: at, down: down})
 		}
 	}
 	return out
@@ -78,8 +78,8 @@ func isVersion(text string) bool {
 	return err == nil
 }
 
-// tasksOf returns the tasks of a crossing as they are named in the status.
-func (f *Feature) tasksOf(c crossing) []Task {
+// versionStepTasks returns the tasks of a step, by their names in the status.
+func (f *Feature) versionStepTasks(c versionStep) []Task {
 	i := slices.IndexFunc(f.Versions, func(change VersionChange) bool { return change.At == c.at })
 	if i < 0 {
 		return nil
@@ -103,67 +103,67 @@ func (f *Feature) changes() []string {
 	return out
 }
 
-// versions is how the versions of the live replicas stand to the one in the status.
-type versions struct {
+// versionState compares the versions of the live replicas with the one in the status.
+type versionState struct {
 	// target is the version of all replicas; empty while they are of several.
 	target string
-	// apart tells that a change lies between them.
-	apart bool
-	// who names them by their versions.
-	who string
-	// waiting tells that a change lies between one of them and the version in the status.
+	// haveStepBetween reports that a change lies between versions of live replicas.
+	haveStepBetween bool
+	// description lists the replicas by version.
+	description string
+	// waiting reports that a change lies between one of them and the version in the status.
 	waiting bool
-	// tasks are those of the change of version as they should be in the status, and outdated tells that the status has others.
+	// tasks are the tasks of the change of version that the status should have; outdated reports that the status has others.
 	tasks    []v1alpha1.Task
 	outdated bool
 }
 
-// compareReplicas finds out whether the component has changed its version, and with what tasks. As long as these are not done the
-// version in the status is the one that what is stored belongs to.
-func (d *decision) compareReplicas(know []said, lack []replica) {
-	low, high := lowest(know).Version, highest(know).Version
+// resolveVersions compares the versions and lists the tasks of a change of version. Until these are done the version in the status is that
+// of the stored data.
+func (d *decider) resolveVersions(announcing []announcedBy, missing []replica) {
+	low, high := lowestVersion(announcing).Version, highestVersion(announcing).Version
 	var changes []string
-	for _, a := range know {
+	for _, a := range announcing {
 		if a.Changes != "" {
 			changes = append(changes, strings.Split(a.Changes, ",")...)
 		}
 	}
-	d.versions = versions{apart: len(crossed(low, high, changes)) > 0, who: whoRuns(know, lack), tasks: slices.DeleteFunc(slices.Clone(d.status.Tasks), func(task v1alpha1.Task) bool {
+	d.versions = versionState{haveStepBetween: len(versionStepsBetween(low, high, changes)) > 0, description: describeVersions(announcing, missing), tasks: slices.DeleteFunc(slices.Clone(d.out.status.Tasks), func(task v1alpha1.Task) bool {
 		return !isVersionTask(task)
 	})}
-	if compareVersions(low, high) == 0 && len(lack) == 0 {
+	if compareVersions(low, high) == 0 && len(missing) == 0 {
 		d.versions.target = high
 	}
-	switch stored := d.status.Version; {
-	case d.status.State == "" && d.versions.apart:
-		d.status.Version = low // What the others store must not be taken for that of the highest.
-	case d.status.State == "":
-		d.status.Version = high
-	case d.versions.target != "" && d.warm:
+	switch stored := d.out.status.Version; {
+	case d.out.status.State == "" && d.versions.haveStepBetween:
+		d.out.status.Version = low // What the others store must not be taken for that of the highest.
+	case d.out.status.State == "":
+		d.out.status.Version = high
+	case d.versions.target != "" && d.in.warm:
 		had := d.versions.tasks
 		d.versions.tasks = d.versionTasks()
-		d.versions.outdated = !isRest(d.versions.tasks, had)
+		d.versions.outdated = !isRemainder(d.versions.tasks, had)
 		if len(d.versions.tasks) == 0 {
-			d.status.Version = high
+			d.out.status.Version = high
 		}
 	default:
-		d.versions.waiting = len(crossed(stored, low, changes))+len(crossed(stored, high, changes))+len(d.versions.tasks) > 0
+		d.versions.waiting = len(versionStepsBetween(stored, low, changes))+len(versionStepsBetween(stored, high, changes))+len(d.versions.tasks) > 0
 		switch {
-		case !d.warm:
-			d.lookAgain(d.timings.RenewInterval)
+		case !d.in.warm:
+			d.out.requeue(d.in.timings.RenewInterval)
 		case !d.versions.waiting:
-			d.status.Version = high
+			d.out.status.Version = high
 		}
 	}
 }
 
-// whoRuns names the replicas of each version, if there are several.
-func whoRuns(know []said, lack []replica) string {
+// describeVersions lists the replicas of each version, if there are several versions.
+func describeVersions(announcing []announcedBy, missing []replica) string {
 	of := map[string][]string{}
-	for _, a := range know {
+	for _, a := range announcing {
 		of[a.announcement.Version] = append(of[a.announcement.Version], a.display())
 	}
-	for _, r := range lack {
+	for _, r := range missing {
 		of[r.version] = append(of[r.version], r.display())
 	}
 	if len(of) < 2 {
@@ -171,36 +171,36 @@ func whoRuns(know []said, lack []replica) string {
 	}
 	parts := make([]string, 0, len(of))
 	for v, replicas := range of {
-		parts = append(parts, fmt.Sprintf("%s (%s)", v, few(replicas)))
+		parts = append(parts, fmt.Sprintf("%s (%s)", v, joinFew(replicas)))
 	}
 	slices.SortFunc(parts, cmp.Compare)
-	return few(parts)
+	return joinFew(parts)
 }
 
 // versionTasks lists all tasks on the way from what is stored to the version of all replicas: of the changes that lie between them, of
 // those on whose way the feature is, and those of the way back over a change that has begun.
-func (d *decision) versionTasks() []v1alpha1.Task {
+func (d *decider) versionTasks() []v1alpha1.Task {
 	begun := map[string]int32{}
-	ways := crossed(d.status.Version, d.versions.target, d.local.changes())
-	for _, task := range d.status.Tasks {
-		c, ok := crossingOf(task.Name)
+	ways := versionStepsBetween(d.out.status.Version, d.versions.target, d.in.definition.changes())
+	for _, task := range d.out.status.Tasks {
+		c, ok := parseVersionStep(task.Name)
 		if !ok {
 			continue
 		}
-		i := slices.IndexFunc(d.local.Versions, func(change VersionChange) bool { return compareVersions(change.At, c.at) == 0 })
+		i := slices.IndexFunc(d.in.definition.Versions, func(change VersionChange) bool { return compareVersions(change.At, c.at) == 0 })
 		if i < 0 {
-			continue // It is past what this version knows of.
+			continue // This version does not know the change.
 		}
-		at := d.local.Versions[i].At
-		if task.Attempts > 0 || d.isLater(c, task.Name) {
+		at := d.in.definition.Versions[i].At
+		if task.Attempts > 0 || d.isPartlyDone(c, task.Name) {
 			begun[at] = max(begun[at], task.Attempts, 1)
 		}
 		down := compareVersions(d.versions.target, at) < 0
 		if c.down == down || begun[at] > 0 {
-			ways = append(ways, crossing{at: at, down: down})
+			ways = append(ways, versionStep{at: at, down: down})
 		}
 	}
-	slices.SortFunc(ways, func(a, b crossing) int {
+	slices.SortFunc(ways, func(a, b versionStep) int {
 		if a.down != b.down {
 			return -compareBool(a.down, b.down)
 		}
@@ -210,8 +210,8 @@ func (d *decision) versionTasks() []v1alpha1.Task {
 		return compareVersions(a.at, b.at)
 	})
 	var out []v1alpha1.Task
-	for _, c := range slices.CompactFunc(ways, func(a, b crossing) bool { return compareVersions(a.at, b.at) == 0 }) {
-		for i, task := range d.local.tasksOf(c) {
+	for _, c := range slices.CompactFunc(ways, func(a, b versionStep) bool { return compareVersions(a.at, b.at) == 0 }) {
+		for i, task := range d.in.definition.versionStepTasks(c) {
 			next := v1alpha1.Task{Name: task.Name, State: v1alpha1.TaskPending}
 			if i == 0 {
 				next.Attempts = begun[c.at] // If it is turned round again, that it has begun must not be forgotten.
@@ -222,57 +222,57 @@ func (d *decision) versionTasks() []v1alpha1.Task {
 	return out
 }
 
-// isLater tells whether a task is the first one left of a crossing, but not the first of it.
-func (d *decision) isLater(c crossing, name string) bool {
-	left := slices.IndexFunc(d.status.Tasks, func(task v1alpha1.Task) bool {
-		of, ok := crossingOf(task.Name)
+// isPartlyDone reports whether a task is the first remaining one of a step, but not the step's first.
+func (d *decider) isPartlyDone(c versionStep, name string) bool {
+	left := slices.IndexFunc(d.out.status.Tasks, func(task v1alpha1.Task) bool {
+		of, ok := parseVersionStep(task.Name)
 		return ok && of == c
 	})
-	all := d.local.tasksOf(c)
-	return d.status.Tasks[left].Name == name && len(all) > 0 && all[0].Name != name
+	all := d.in.definition.versionStepTasks(c)
+	return d.out.status.Tasks[left].Name == name && len(all) > 0 && all[0].Name != name
 }
 
-// isRest tells whether tasks are what is left of all when some of the first crossing are done.
-func isRest(all, tasks []v1alpha1.Task) bool {
+// isRemainder reports whether tasks are what remains of all when some of the first step are done.
+func isRemainder(all, tasks []v1alpha1.Task) bool {
 	done := len(all) - len(tasks)
 	if done < 0 || len(tasks) == 0 {
 		return done == 0
 	}
-	first, _ := crossingOf(all[0].Name)
-	now, _ := crossingOf(tasks[0].Name)
+	first, _ := parseVersionStep(all[0].Name)
+	now, _ := parseVersionStep(tasks[0].Name)
 	return first == now && slices.EqualFunc(all[done:], tasks, func(a, b v1alpha1.Task) bool { return a.Name == b.Name })
 }
 
-// onlyVersions tells whether the transition is one of the version alone.
-func onlyVersions(tasks []v1alpha1.Task) bool {
+// onlyVersionTasks reports whether the transition is only a change of version.
+func onlyVersionTasks(tasks []v1alpha1.Task) bool {
 	return slices.ContainsFunc(tasks, isVersionTask) && !slices.ContainsFunc(tasks, func(task v1alpha1.Task) bool {
 		return !isVersionTask(task) && task.Name != WaitForUses && task.Name != CountReferences
 	})
 }
 
-// passed takes it to the status that a task is done, if it is one of a change of version.
-func (d *decision) passed(task string) {
-	c, ok := crossingOf(task)
+// completeVersionTask moves the version in the status on if the finished task was the last of a step.
+func (d *decider) completeVersionTask(task string) {
+	c, ok := parseVersionStep(task)
 	if !ok {
 		return
 	}
-	i := slices.IndexFunc(d.status.Tasks, isVersionTask)
+	i := slices.IndexFunc(d.out.status.Tasks, isVersionTask)
 	if i < 0 {
-		d.status.Version, d.versions.tasks = d.versions.target, nil
+		d.out.status.Version, d.versions.tasks = d.versions.target, nil
 		return
 	}
-	next, _ := crossingOf(d.status.Tasks[i].Name)
+	next, _ := parseVersionStep(d.out.status.Tasks[i].Name)
 	switch {
 	case next == c:
 	case c.down:
-		d.status.Version = next.at
+		d.out.status.Version = next.at
 	default:
-		d.status.Version = c.at
+		d.out.status.Version = c.at
 	}
 }
 
-// losing names the changes of version that one step up or down would cross with tasks that change stored data.
-func (f *Feature) losing(from string, down bool) string {
+// dataChangingSteps lists the data-changing tasks of the next minor version up or down.
+func (f *Feature) dataChangingSteps(from string, down bool) string {
 	now, err := version.ParseGeneric(from)
 	if f == nil || err != nil {
 		return ""
@@ -284,17 +284,17 @@ func (f *Feature) losing(from string, down bool) string {
 			continue
 		}
 		near := at.Minor() == now.Minor() || !down && at.Minor() == now.Minor()+1
-		c := crossing{at: change.At, down: down}
-		for _, task := range f.tasksOf(c) {
+		c := versionStep{at: change.At, down: down}
+		for _, task := range f.versionStepTasks(c) {
 			if near && task.DataChanging {
 				out = append(out, task.Name)
 			}
 		}
 	}
-	return few(out)
+	return joinFew(out)
 }
 
-// validateVersions returns everything that is wrong with the changes of version.
+// validateVersions returns the errors of the VersionChanges.
 func (f *Feature) validateVersions() []error {
 	var errs []error
 	for i, change := range f.Versions {
@@ -310,7 +310,7 @@ func (f *Feature) validateVersions() []error {
 	return errs
 }
 
-// validateTasks tells what is wrong with a list of tasks, besides what the library's own are called.
+// validateTasks returns the errors of a list of tasks.
 func (f *Feature) validateTasks(tasks []Task) []error {
 	var errs []error
 	seen := map[string]bool{WaitForUses: true, CountReferences: true, Canary: true}

@@ -45,9 +45,9 @@ func runs(name, version string, value v1alpha1.Value) replica {
 	})
 }
 
-func lookVersioned(replicas ...replica) view {
+func lookVersioned(replicas ...replica) input {
 	v := look(replicas...)
-	v.local = withVersions()
+	v.definition = withVersions()
 	return v
 }
 
@@ -91,7 +91,7 @@ func TestVersionTasks(t *testing.T) {
 	)
 	for name, tc := range map[string]struct {
 		feature *v1alpha1.Feature
-		view    view
+		view    input
 		want    result
 	}{
 		"announced first": {
@@ -123,7 +123,7 @@ func TestVersionTasks(t *testing.T) {
 			want: result{"v1.4.0", "On", nil, "", several},
 		},
 		"one of three is upgraded, and does not yet see the others": {
-			feature: stored("v1.4.0", "On"), view: with(lookVersioned(runs("b", "v1.5.0", on)), func(v *view) { v.warm = false }),
+			feature: stored("v1.4.0", "On"), view: with(lookVersioned(runs("b", "v1.5.0", on)), func(v *input) { v.warm = false }),
 			want: result{"v1.4.0", "On", nil, "", several},
 		},
 		"one of three is downgraded": {
@@ -189,7 +189,7 @@ func TestVersionTasks(t *testing.T) {
 		},
 		"one of three is rolled back in the middle, and leads": {
 			feature: stored("v1.4.0", "TurningOn", up5+" begun", wait),
-			view:    with(lookVersioned(runs("a", "v1.5.0", on), runs("b", "v1.4.0", on)), func(v *view) { v.local.Versions = nil }),
+			view:    with(lookVersioned(runs("a", "v1.5.0", on), runs("b", "v1.4.0", on)), func(v *input) { v.definition.Versions = nil }),
 			want:    result{"v1.4.0", "TurningOn", []string{up5 + is, wait}, "", moving},
 		},
 		"rolled back before it began": {
@@ -202,7 +202,7 @@ func TestVersionTasks(t *testing.T) {
 		},
 		"rolled back after it began, to a version that knows nothing of it": {
 			feature: stored("v1.4.0", "TurningOn", up5+" begun", wait),
-			view:    with(lookVersioned(runs("a", "v1.4.0", on)), func(v *view) { v.local.Versions = nil }),
+			view:    with(lookVersioned(runs("a", "v1.4.0", on)), func(v *input) { v.definition.Versions = nil }),
 			want:    result{"v1.4.0", "TurningOn", []string{asking}, "ask", moving},
 		},
 		"rolled back between two changes": {
@@ -221,16 +221,41 @@ func TestVersionTasks(t *testing.T) {
 			feature: stored("v1.5.0", "TurningOn", down5+" begun", down4+is, wait), view: lookVersioned(runs("a", "v1.6.0", on)),
 			want: result{"v1.5.0", "TurningOn", []string{up5 + now, up6 + is, wait}, "start", moving},
 		},
+		"rolled back between two tasks of a change": {
+			feature: stored("v1.3.0", "TurningOn", more4+is, wait), view: lookVersioned(runs("a", "v1.3.0", on)),
+			want: result{"v1.3.0", "TurningOn", []string{down4 + now, wait}, "start", moving},
+		},
+		"rolled back before a change of two tasks began": {
+			feature: stored("v1.3.0", "TurningOff", asking, up4+is, more4+is), view: lookVersioned(runs("a", "v1.3.0", off)),
+			want: result{"v1.3.0", "TurningOff", []string{asking}, "ask", moving},
+		},
+		"a change whose version was written otherwise": {
+			feature: stored("v1.4.0", "TurningOn", "Upgrade/1.5.0/Up5"+is, wait), view: lookVersioned(runs("a", "v1.5.0", on)),
+			want: result{"v1.4.0", "TurningOn", []string{up5 + now, wait}, "start", moving},
+		},
+		"upgraded while a question is open": {
+			feature: stored("v1.4.0", "TurningOn", asking), view: lookVersioned(runs("a", "v1.5.0", on)),
+			want: result{"v1.4.0", "TurningOn", []string{up5 + now, "Prepare" + is, "Overwrite" + is, wait}, "start", moving},
+		},
+		"upgraded further, where stored objects are counted": {
+			feature: stored("v1.4.0", "TurningOff", asking, up5+is, "CountReferences"+is),
+			view:    with(lookVersioned(runs("a", "v1.6.0", off)), func(v *input) { v.definition.Count = CountObjects() }),
+			want:    result{"v1.4.0", "TurningOff", []string{asking, up5 + is, up6 + is, "CountReferences" + is}, "start", moving},
+		},
+		"upgraded with a canary": {
+			feature: canary(10, wishing(on, stored("v1.4.0", "On"))), view: lookVersioned(announcing(runs("a", "v1.5.0", on), dynamicOnes)),
+			want: result{"v1.4.0", "TurningOn", []string{up5 + now, wait}, "start", moving},
+		},
 		"a task that this version has no more": {
 			feature: stored("v1.4.0", "TurningOn", "Upgrade/v1.5.0/Burn begun", wait), view: lookVersioned(runs("a", "v1.5.1", on)),
 			want: result{"v1.4.0", "TurningOn", []string{up5 + now, wait}, "start", moving},
 		},
 		"begins when all others are seen": {
-			feature: stored("v1.4.0", "On"), view: with(lookVersioned(runs("a", "v1.5.0", on)), func(v *view) { v.warm = false }),
+			feature: stored("v1.4.0", "On"), view: with(lookVersioned(runs("a", "v1.5.0", on)), func(v *input) { v.warm = false }),
 			want: result{"v1.4.0", "On", nil, "", several},
 		},
 		"goes on when all others are seen": {
-			feature: stored("v1.4.0", "TurningOn", up5+" begun", wait), view: with(lookVersioned(runs("a", "v1.5.0", on)), func(v *view) { v.warm = false }),
+			feature: stored("v1.4.0", "TurningOn", up5+" begun", wait), view: with(lookVersioned(runs("a", "v1.5.0", on)), func(v *input) { v.warm = false }),
 			want: result{"v1.4.0", "TurningOn", []string{up5 + now, wait}, "", moving},
 		},
 		"waits while replicas disagree": {
@@ -247,12 +272,12 @@ func TestVersionTasks(t *testing.T) {
 		},
 		"a replica lacks it": {
 			feature: wishing(on, stored("v1.4.0", "On")), view: lookVersioned(dynamically(runs("a", "v1.5.0", on)), lacks("b", "server", "v1.3.0")),
-			want: result{"v1.4.0", "On", nil, "", several},
+			want: result{"v1.4.0", "On", nil, "", disagreed},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := next(tc.feature, tc.view)
+			c := decide(tc.feature, tc.view)
 			s := summarize(c)
 			settled := meta.FindStatusCondition(c.status.Conditions, v1alpha1.FeatureSettled)
 			got := result{c.status.Version, s.State, s.Tasks, s.Does, string(settled.Status) + " " + settled.Reason}
@@ -315,7 +340,7 @@ func TestVersionMovesWithTheTasks(t *testing.T) {
 			}
 			f := attempted(stored(tc.from, "TurningOn", append(tasks, "WaitForUses Pending")...))
 			first, _, _ := strings.Cut(tc.tasks, ",")
-			got := next(f, with(lookVersioned(tc.replicas...), attempting(attemptView{state: "TurningOn", task: first, ended: true})))
+			got := decide(f, with(lookVersioned(tc.replicas...), attempting(taskRunState{state: "TurningOn", task: first, ended: true})))
 			var left []string
 			for _, task := range got.status.Tasks {
 				if isVersionTask(task) {
@@ -338,7 +363,7 @@ func TestTurnedRoundAgainAndAgain(t *testing.T) {
 		{"v1.4.0", "Downgrade/v1.5.0/Down5"},
 	} {
 		// The first task never begins, as the last attempt has failed just now.
-		c := next(f, with(lookVersioned(runs("a", tc.version, on)), func(v *view) { v.notBefore = v.now.Add(1) }))
+		c := decide(f, with(lookVersioned(runs("a", tc.version, on)), func(v *input) { v.notBefore = v.now.Add(1) }))
 		if got := c.status.Tasks[0].Name; got != tc.first || c.start {
 			t.Fatalf("round %d, to %s: the first task is %s, want %s; started: %v", i, tc.version, got, tc.first, c.start)
 		}
@@ -351,13 +376,13 @@ func TestVersionChangesHaltAndAreNamed(t *testing.T) {
 	mixed := lookVersioned(runs("b", "v1.5.0", on), runs("a", "v1.4.0", on), runs("c", "v1.4.0", on))
 	const who = "v1.4.0 (a, c), v1.5.0 (b)"
 	running := attempted(stored("v1.4.0", "TurningOn", "Upgrade/v1.5.0/Up5 begun", "WaitForUses Pending"))
-	if c := next(running, with(mixed, attempting(attemptView{state: "TurningOn", task: "Upgrade/v1.5.0/Up5"}))); !c.cancel {
+	if c := decide(running, with(mixed, attempting(taskRunState{state: "TurningOn", task: "Upgrade/v1.5.0/Up5"}))); !c.cancel {
 		t.Error("a task that runs when a replica is rolled back goes on")
 	}
-	if got := next(running, mixed).status.Tasks[0].Message; !strings.Contains(got, who) {
+	if got := decide(running, mixed).status.Tasks[0].Message; !strings.Contains(got, who) {
 		t.Errorf("the task that waits says %q, want it to name %s", got, who)
 	}
-	conditions := next(stored("v1.4.0", "On"), mixed).status.Conditions
+	conditions := decide(stored("v1.4.0", "On"), mixed).status.Conditions
 	for _, kind := range []string{v1alpha1.FeatureSettled, v1alpha1.FeatureSafeToUpgrade, v1alpha1.FeatureSafeToDowngrade} {
 		c := meta.FindStatusCondition(conditions, kind)
 		if c.Status != "False" || c.Reason != reasonVersions || !strings.Contains(c.Message, who) {
@@ -383,5 +408,22 @@ func TestBadVersionChanges(t *testing.T) {
 	}
 	if good := withVersions(); len((&Feature{Name: "Foo", Default: off, Configured: off, Versions: good.Versions}).validate()) > 0 {
 		t.Errorf("what is good is refused: %v", good.validate())
+	}
+}
+
+func TestVersionSteps(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{"Upgrade/v1.5.0/Up5": true, "Downgrade/v1.5.0/Down5": true, "Upgrade/v1.5.0": false, "Other/v1.5.0/Up5": false, "Upgrade": false} {
+		if _, ok := parseVersionStep(name); ok != want {
+			t.Errorf("%s is a task of a change of version: %t, want %t", name, ok, want)
+		}
+	}
+	for _, tc := range [][2]string{{"new", "v1.5.0"}, {"v1.5.0", "new"}, {"", "v1.5.0"}} {
+		if got := versionStepsBetween(tc[0], tc[1], []string{"v1.4.0", "v1.5.0"}); len(got) > 0 {
+			t.Errorf("between %q and %q lie %v", tc[0], tc[1], got)
+		}
+	}
+	if got := withVersions().dataChangingSteps("v1.4.0", false); got != "Upgrade/v1.5.0/Up5" {
+		t.Errorf("the next upgrade loses data by %q", got)
 	}
 }

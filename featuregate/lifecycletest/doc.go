@@ -32,4 +32,6 @@
 //
 // The points are drawn from a seed: some right after the wish, the others between the begin of a transition and its end, as far as that has
 // been learnt. How many kills met a feature on its way, and in which task, is printed at the end; Run fails if it was less than a quarter.
+//
+// This package is not a stable API.
 package lifecycletest

@@ -313,7 +313,7 @@ func schema_annex_apis_features_v1alpha1_FeatureReport(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "FeatureReport tells the server which feature gates a component has and how it sees them, any number in one request. It can only be created and is never stored: the server merges it into status.uses of the Features in the report's namespace, announces unknown names as new Features, and answers in status where each feature stands.",
+				Description: "FeatureReport tells the server which feature gates a component has and how it sees them, up to 1024 in one request. It can only be created and is never stored: the server merges it into status.uses of the Features in the report's namespace, announces unknown names as new Features, and answers in status where each feature stands. Each report is also the sign of life of the reporting process: it counts as running for 15 minutes after its last report, and transitions of Features wait for its answers. metadata.creationTimestamp of the answer is the server's time.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -410,6 +410,20 @@ func schema_annex_apis_features_v1alpha1_FeatureReportSpec(ref common.ReferenceC
 									},
 								},
 							},
+						},
+					},
+					"observed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observed is the resourceVersion up to which the process has applied every change of a Feature in the namespace and reported the values that disagree. Empty until the process has read the Features.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"stopping": {
+						SchemaProps: spec.SchemaProps{
+							Description: "stopping is true in the last report of a process: the server stops waiting for its answers.",
+							Type:        []string{"boolean"},
+							Format:      "",
 						},
 					},
 				},
@@ -525,6 +539,13 @@ func schema_annex_apis_features_v1alpha1_FeatureStatus(ref common.ReferenceCallb
 					"version": {
 						SchemaProps: spec.SchemaProps{
 							Description: "version is the version of the component that announced this feature, such as v1.37.1; of several, the highest. While the tasks of a change of version are left, it is the version before.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"component": {
+						SchemaProps: spec.SchemaProps{
+							Description: "component is the name of the component that announced the feature, such as annex-apiserver: version is one of its versions. Empty until it is announced.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

@@ -13,7 +13,7 @@ import (
 	"os/signal"
 	"slices"
 
-	"github.com/kube-annex/annex/test/cluster"
+	"github.com/kube-annex/annex/test/framework/cluster"
 )
 
 func main() {

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
 
 	"github.com/kube-annex/annex/apis/features/install"
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
@@ -37,7 +38,12 @@ func start(t *testing.T) *resourcetest.Server {
 
 func clientFor(t *testing.T, server *resourcetest.Server) *versioned.Clientset {
 	t.Helper()
-	client, err := versioned.NewForConfig(server.Config)
+	return clientForConfig(t, server.Config)
+}
+
+func clientForConfig(t *testing.T, config *rest.Config) *versioned.Clientset {
+	t.Helper()
+	client, err := versioned.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ package features
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -43,8 +44,11 @@ func NewPermits(namespace string, own func(gate string) bool) *Permits {
 }
 
 // Install adds the group's kinds as the function Install does, and answers from what is stored there.
-func (p *Permits) Install(group *resource.Group) error {
-	store, err := install(group)
+func (p *Permits) Install(group *resource.Group) error { return p.InstallWith(group, nil) }
+
+// InstallWith does as Install and passes each report to the reporters.
+func (p *Permits) InstallWith(group *resource.Group, reporters Reporters) error {
+	store, err := install(group, reporters)
 	if err != nil {
 		return err
 	}
@@ -98,8 +102,14 @@ func (p *Permits) permission(gate string, feature *features.Feature) resource.Pe
 		return resource.Permitted
 	case status.State == features.StateTurningOn && len(status.Tasks) > 0 && status.Tasks[0].Name == TaskWaitForUses:
 		return resource.Permitted
+	case status.State == features.StateTurningOff && slices.ContainsFunc(status.Tasks, awaitsConfirmation):
+		return resource.Unconfirmed
 	case status.State == features.StateTurningOff:
 		return resource.TurningOff
 	}
 	return resource.Off
+}
+
+func awaitsConfirmation(task features.Task) bool {
+	return task.State == features.TaskAwaitingConfirmation
 }

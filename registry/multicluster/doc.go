@@ -5,7 +5,7 @@
 //
 // The well-known pair id.k8s.io and clusterset.k8s.io is tied together by pairrules.go, inside the etcd transaction. Who may
 // use reserved names, and who may change a reservation, is asked of the authorizer by admission plugins of the server. Whoever
-// keeps ids unique in a set is asked by joining.go, for the id that the transaction compares.
+// keeps ids unique in a set is asked by joining.go, for the id that the transaction compares. This package is not a stable API.
 package multicluster
 
 import (

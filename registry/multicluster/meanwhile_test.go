@@ -6,13 +6,21 @@ package multicluster_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/kube-annex/annex/registry/resource/resourcetest"
 )
@@ -52,6 +60,97 @@ func TestDeletionWaitsForAFinalizerThatCameMeanwhile(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestDeletionDoesNotWaitForAFinalizerThatIsGone deletes a claim whose finalizer is gone while the server's watch cache still has it.
+func TestDeletionDoesNotWaitForAFinalizerThatIsGone(t *testing.T) {
+	t.Parallel()
+	for verb, remove := range map[string]func(ctx context.Context, c *clients, name string) error{
+		"delete":           deletions["delete"],
+		"deletecollection": deletions["deletecollection"],
+	} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			slow, quick, hook := replicas(t)
+			held := quick.claim(region, "first")
+			held.SetFinalizers([]string{"annex.test/hold"})
+			quick.mustCreate(t, "clusterclaims", held)
+			err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+				_, err := slow.resource("clusterclaims").Get(ctx, region, metav1.GetOptions{ResourceVersion: "0"})
+				return err == nil, nil
+			})
+			if err != nil {
+				t.Fatalf("the watch cache does not have the claim: %v", err)
+			}
+			hook.holdEvents(t)
+			quick.release(t, region)
+			if err := remove(t.Context(), slow, region); err != nil {
+				t.Fatal(err)
+			}
+			quick.mustCreate(t, "clusterclaims", quick.claim(region, "second"))
+		})
+	}
+}
+
+// TestCollectionsKeepToTheirLimit adds a finalizer to one of two claims that are deleted when the other one is gone.
+func TestCollectionsKeepToTheirLimit(t *testing.T) {
+	t.Parallel()
+	second := &beforeDeletion{Handler: admission.NewHandler(admission.Delete), name: "b.example.com"}
+	judged := options()
+	judged.Admission = second
+	c := claimsOn(t, resourcetest.Start(t, judged))
+	for _, name := range []string{"a.example.com", "b.example.com", "c.example.com"} {
+		c.mustCreate(t, "clusterclaims", c.claim(name, "first"))
+	}
+	second.do = func() {
+		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+			_, err := c.resource("clusterclaims").Get(ctx, "a.example.com", metav1.GetOptions{})
+			return apierrors.IsNotFound(err), nil
+		})
+		if err == nil {
+			_, err = c.resource("clusterclaims").Patch(t.Context(), "b.example.com", types.MergePatchType, []byte(`{"metadata":{"finalizers":["annex.test/hold"]}}`), metav1.PatchOptions{})
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	content, err := c.rest.Delete().Resource("clusterclaims").Param("limit", "2").Do(t.Context()).Raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deleted := &unstructured.UnstructuredList{}
+	if err := deleted.UnmarshalJSON(content); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for _, item := range deleted.Items {
+		names = append(names, item.GetName())
+	}
+	if diff := cmp.Diff([]string{"a.example.com", "b.example.com"}, names); diff != "" {
+		t.Errorf("returned as deleted (-want,+got):\n%s", diff)
+	}
+	if c.get(t, "b.example.com").GetDeletionTimestamp() == nil {
+		t.Error("the second claim is not being deleted")
+	}
+	if _, err := c.resource("clusterclaims").Get(t.Context(), "c.example.com", metav1.GetOptions{}); err != nil {
+		t.Errorf("the claim beyond the limit: got %v, want that it is there", err)
+	}
+}
+
+// beforeDeletion does something once, before the deletion of a claim.
+type beforeDeletion struct {
+	*admission.Handler
+	name string
+	do   func()
+	once sync.Once
+}
+
+// Validate implements admission.ValidationInterface.
+func (b *beforeDeletion) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
+	if claim, err := meta.Accessor(request.GetOldObject()); err == nil && claim.GetName() == b.name {
+		b.once.Do(b.do)
+	}
+	return nil
 }
 
 // TestTheLastFinalizerTakesOnlyItsOwnObjectAlong replaces the object when the server is about to delete it for its last finalizer.
@@ -134,8 +233,8 @@ func replicas(t *testing.T) (slow, quick *clients, hook *meanwhile) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = etcd.Close() })
-	hook = &meanwhile{KV: etcd.KV}
-	etcd.KV = hook
+	hook = &meanwhile{KV: etcd.KV, events: heldEvents{Watcher: etcd.Watcher}}
+	etcd.KV, etcd.Watcher = hook, &hook.events
 	first := options()
 	first.Etcd = etcd
 	server := resourcetest.Start(t, first)
@@ -149,8 +248,37 @@ type meanwhile struct {
 	clientv3.KV
 	next atomic.Pointer[func()]
 	// name is the claim before whose reads something is done.
-	name  string
-	reads chan func()
+	name   string
+	reads  chan func()
+	events heldEvents
+}
+
+// holdEvents keeps events from the server until the test ends.
+func (m *meanwhile) holdEvents(t *testing.T) {
+	m.events.mu.Lock()
+	t.Cleanup(m.events.mu.Unlock)
+}
+
+// heldEvents passes events on while its lock is free.
+type heldEvents struct {
+	clientv3.Watcher
+	mu sync.RWMutex
+}
+
+func (h *heldEvents) Watch(ctx context.Context, key string, options ...clientv3.OpOption) clientv3.WatchChan {
+	events, passed := h.Watcher.Watch(ctx, key, options...), make(chan clientv3.WatchResponse)
+	go func() {
+		defer close(passed)
+		for event := range events {
+			h.mu.RLock()
+			h.mu.RUnlock() //nolint:staticcheck // Waits until the lock is free.
+			select {
+			case passed <- event:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return passed
 }
 
 // once is for the next transaction.

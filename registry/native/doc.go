@@ -8,6 +8,6 @@
 // stringData into data, is done by defaulters here. Event is the exception: its two groups share one store, in core's version, which the
 // other's is converted to.
 //
-// Kinds lists them all; a server leaves kinds out with Without, and adds its own with With. They are to give the same verdicts as
-// kube-apiserver does: test/verdicts sends the same objects to both.
+// Kinds lists them all; a server leaves kinds out with WithoutResources, and adds its own with WithGroups. They are to give the same verdicts as
+// kube-apiserver does: test/compatibility/apicompat sends the same objects to both.
 package native

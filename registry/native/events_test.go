@@ -51,7 +51,7 @@ type eventServer struct {
 
 func startEvents(t *testing.T, prefix string, ttl time.Duration, without ...schema.GroupResource) eventServer {
 	t.Helper()
-	kinds, err := native.Without(without...)
+	kinds, err := native.WithoutResources(without...)
 	if err != nil {
 		t.Fatal(err)
 	}

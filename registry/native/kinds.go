@@ -27,13 +27,16 @@ import (
 	"github.com/kube-annex/annex/registry/resource"
 )
 
+// ServiceAccountTokens connects service accounts with the issuer of their tokens. The zero value serves accounts without tokens.
+type ServiceAccountTokens = core.Tokens
+
 // Dependencies are what kinds ask while they serve. A scheme can be made without.
 type Dependencies struct {
 	// Tokens judges the tokens of TokenReviews, for Audiences where a review names none.
 	Tokens    authenticator.Request
 	Audiences authenticator.Audiences
 	// ServiceAccounts issues and judges tokens of service accounts.
-	ServiceAccounts core.Tokens
+	ServiceAccounts ServiceAccountTokens
 	// Access judges access reviews; Rules lists what a user may do.
 	Access authorizer.Authorizer
 	Rules  authorizer.RuleResolver
@@ -74,8 +77,8 @@ type Kinds struct {
 	more    []Group
 }
 
-// Without returns all kinds but the given ones; an empty resource stands for all of its group. The error names one that there is not.
-func Without(kinds ...schema.GroupResource) (Kinds, error) {
+// WithoutResources returns all kinds but the given ones; an empty resource stands for all of its group. The error names one that there is not.
+func WithoutResources(kinds ...schema.GroupResource) (Kinds, error) {
 	for _, unwanted := range kinds {
 		if !slices.ContainsFunc(groups(Dependencies{}), func(g Group) bool { return g.has(unwanted) }) {
 			return Kinds{}, fmt.Errorf("there is no native kind %q in the group %q to do without", unwanted.Resource, unwanted.Group)
@@ -84,8 +87,8 @@ func Without(kinds ...schema.GroupResource) (Kinds, error) {
 	return Kinds{without: kinds}, nil
 }
 
-// With returns the kinds and those of further groups. The error names one that is there already.
-func (k Kinds) With(more ...Group) (Kinds, error) {
+// WithGroups returns the kinds and those of further groups. The error names one that is there already.
+func (k Kinds) WithGroups(more ...Group) (Kinds, error) {
 	all := Kinds{without: k.without, more: slices.Clone(k.more)}
 	for _, added := range more {
 		if slices.ContainsFunc(append(groups(Dependencies{}), all.more...), func(g Group) bool { return g.Version.Group == added.Version.Group }) {
@@ -96,8 +99,8 @@ func (k Kinds) With(more ...Group) (Kinds, error) {
 	return all, nil
 }
 
-// More are the groups that With has added.
-func (k Kinds) More() []Group { return k.more }
+// AdditionalGroups returns the groups added by WithGroups.
+func (k Kinds) AdditionalGroups() []Group { return k.more }
 
 // StoredAsJSON returns the resources that are not stored as protobuf, since their types are not made for it.
 func (k Kinds) StoredAsJSON() []schema.GroupResource {

@@ -31,7 +31,7 @@ func TestServiceAccount(t *testing.T) {
 // TestTokenRequestNeedsNoGroup has the type of the subresource known where its own group is switched off, and no other of that group.
 func TestTokenRequestNeedsNoGroup(t *testing.T) {
 	t.Parallel()
-	kinds, err := native.Without(schema.GroupResource{Group: "authentication.k8s.io"})
+	kinds, err := native.WithoutResources(schema.GroupResource{Group: "authentication.k8s.io"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestTokenRequestNeedsNoGroup(t *testing.T) {
 	if seconds := request.Spec.ExpirationSeconds; seconds == nil || *seconds != 3600 {
 		t.Errorf("defaulted to %v, want an hour", seconds)
 	}
-	without, err := native.Without(schema.GroupResource{Resource: "serviceaccounts"})
+	without, err := native.WithoutResources(schema.GroupResource{Resource: "serviceaccounts"})
 	if err != nil {
 		t.Fatal(err)
 	}

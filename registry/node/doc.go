@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node stores the group node.k8s.io/v1alpha1, whose NodeBalloon makes a node appear smaller (KEP-5620).
+// Package node stores the group node.k8s.io/v1alpha1, whose NodeBalloon makes a node appear smaller (KEP-5620). It is not a stable API.
 package node
 
 import "github.com/kube-annex/annex/registry/resource"

@@ -34,8 +34,8 @@
 // permit is given to the group (Group.Gate). A write that sets a gated field, or creates an object of a gated kind, is pinned to
 // the feature that permitted it: once the feature has changed in the store, in whichever replica, no such write gets through.
 // What is not permitted is dropped with a warning, and nobody comes to own it, or is rejected, as the field's table says. An
-// object that already has the field keeps it while the feature is Off, and loses what can be dropped with the next write while it
-// is TurningOff. Each endpoint judges the fields that it writes. Writes that have no gated field ask nothing. (permits.go,
+// object that already has the field keeps it while the feature is Off, or TurningOff without confirmation, and loses what can be
+// dropped with the next write while it is TurningOff with it. Each endpoint judges the fields that it writes. Writes that have no gated field ask nothing. (permits.go,
 // gating.go, ownership.go)
 //
 // # Companions and fences
@@ -51,6 +51,6 @@
 // write nothing compare nothing: reads, dry runs, updates that change nothing, and requests that are refused for another reason.
 //
 // Leadership is fenced with both: a Lease's companion names its holder (registry/native/coordination), and a leader's writes
-// carry the fence that they name (server/fencing). The server has to be of this version in all replicas: one that knows no
+// carry the fence that they name (server/internal/filters/fencing). The server has to be of this version in all replicas: one that knows no
 // companions changes a Lease without its key, until the next write of the Lease by one that does.
 package resource

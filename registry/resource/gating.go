@@ -144,7 +144,7 @@ func (j *judge) create(ctx context.Context, name string) {
 		j.err = err
 	case permit.Permission == Permitted:
 		j.pin(permit)
-	case permit.Permission == TurningOff:
+	case permit.Permission == TurningOff, permit.Permission == Unconfirmed:
 		j.err = apierrors.NewForbidden(j.resource, name, fmt.Errorf("%s is being turned off, until when no more %s can be created; %s",
 			permit.Feature, j.resource.Resource, turnOn(j.gate, permit)))
 	default:
@@ -166,7 +166,7 @@ func (j *judge) write(ctx context.Context, f gatedfield.Field, obj, old Object) 
 	case f.WhenOff == gatedfield.Reject && !inUse:
 		j.errs = append(j.errs, field.Forbidden(fieldPath(f.Path), fmt.Sprintf("%s is %s, so this may not be set; %s",
 			permit.Feature, permit.Permission, turnOn(f.Gate, permit))))
-	case f.WhenOff == gatedfield.Reject, inUse && permit.Permission == Off:
+	case f.WhenOff == gatedfield.Reject, inUse && (permit.Permission == Off || permit.Permission == Unconfirmed):
 		j.pin(permit)
 	default:
 		if inUse {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -19,6 +20,7 @@ type Group struct {
 	getter   generic.RESTOptionsGetter
 	version  schema.GroupVersion
 	permits  Permits
+	admit    admission.Interface
 	storages map[string]rest.Storage
 }
 
@@ -32,6 +34,21 @@ func (g *Group) Gate(permits Permits) *Group {
 	g.permits = permits
 	return g
 }
+
+// Admit sets the admission of the server, for endpoints that write objects of other kinds than their own.
+func (g *Group) Admit(admit admission.Interface) *Group {
+	g.admit = admit
+	return g
+}
+
+// Admission returns the admission of the server; nil admits everything.
+func (g *Group) Admission() admission.Interface { return g.admit }
+
+// Scheme returns the scheme of the server.
+func (g *Group) Scheme() *runtime.Scheme { return g.scheme }
+
+// Version returns the served group-version.
+func (g *Group) Version() schema.GroupVersion { return g.version }
 
 // Add serves a storage at "plural" or "plural/subresource".
 func (g *Group) Add(path string, storage rest.Storage) { g.storages[path] = storage }

@@ -11,7 +11,7 @@ import (
 )
 
 // guard holds what the writes of one request come with: for each key the request may write, what the write depends on and
-// what is written together with it. It is a map by own key because the workers of a delete-collection share a context.
+// what is written together with it.
 type guard struct {
 	mu     sync.Mutex
 	writes map[string]guardedWrite

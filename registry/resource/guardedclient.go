@@ -49,14 +49,18 @@ func (c *guardedClient) OptimisticDelete(ctx context.Context, key string, expect
 	if t.plain() {
 		return c.Interface.OptimisticDelete(ctx, key, expected, opts)
 	}
-	if t.guarded.waits {
-		return kubernetes.DeleteResponse{}, &pinBrokenError{own: key, other: key}
-	}
-	writes := []clientv3.Op{clientv3.OpDelete(key)}
-	if companion := t.guarded.companion; companion != nil {
-		writes = append(writes, clientv3.OpDelete(companion.key))
+	var writes []clientv3.Op
+	if !t.guarded.waits {
+		writes = append(writes, clientv3.OpDelete(key))
+		if companion := t.guarded.companion; companion != nil {
+			writes = append(writes, clientv3.OpDelete(companion.key))
+		}
 	}
 	result, err := c.commit(ctx, t, writes)
+	if err == nil && result.succeeded && t.guarded.waits {
+		// The finalizers are those of the current object. Where they are those of an older one, the store continues with the current one.
+		err = &pinBrokenError{own: key, other: key}
+	}
 	if err != nil {
 		return kubernetes.DeleteResponse{}, err
 	}

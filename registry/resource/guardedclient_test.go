@@ -6,7 +6,10 @@ package resource
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apiserver/pkg/storage/etcd3/testserver"
@@ -117,6 +120,34 @@ func TestPinsBelongToTheirKeyAndAttempt(t *testing.T) {
 	}
 }
 
+func TestRepeatPausesBetweenAttempts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		last, pause := time.Now(), time.Duration(0)
+		calls := 0
+		_, _ = repeat(t.Context(), nil, func(context.Context) (struct{}, error) {
+			if waited := time.Since(last); calls > 0 && (waited < pause || waited > 2*pause) {
+				t.Errorf("attempt %d began %s after the one before, want %s to %s", calls, waited, pause, 2*pause)
+			}
+			pause = firstPause << calls
+			last, calls = time.Now(), calls+1
+			return struct{}{}, &pinBrokenError{own: "/a", other: "/b"}
+		})
+		if waited := time.Since(last); waited != 0 {
+			t.Errorf("gave up %s after the last attempt, want at once", waited)
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := repeat(ctx, nil, func(context.Context) (struct{}, error) {
+			cancel()
+			return struct{}{}, &pinBrokenError{own: "/a", other: "/b"}
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("a request that was cancelled ends with %v", err)
+		}
+	})
+}
+
 func TestRepeatGivesUpWithTheConflict(t *testing.T) {
 	t.Parallel()
 	giveUp := errors.New("conflict")
@@ -136,5 +167,21 @@ func TestRepeatGivesUpWithTheConflict(t *testing.T) {
 	})
 	if !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("another error became %v", err)
+	}
+}
+
+// TestRepeatReadsAnewAfterABrokenPin repeats a request once: what the process remembered has been found out to be out of date.
+func TestRepeatReadsAnewAfterABrokenPin(t *testing.T) {
+	t.Parallel()
+	var anew []bool
+	_, err := repeat(t.Context(), nil, func(ctx context.Context) (struct{}, error) {
+		anew = append(anew, guardFrom(ctx).readsAnew())
+		if len(anew) == 1 {
+			return struct{}{}, &pinBrokenError{own: "/a", other: "/b"}
+		}
+		return struct{}{}, nil
+	})
+	if want := []bool{false, true}; err != nil || !slices.Equal(anew, want) {
+		t.Errorf("the attempts read anew: %v, %v; want %v", anew, err, want)
 	}
 }

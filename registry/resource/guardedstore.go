@@ -9,18 +9,23 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/util/dryrun"
 )
 
-// attempts is how often a request whose pins broke is run before the client gets a 409.
-const attempts = 5
+const (
+	// attempts is how often a request whose pins broke is run before the client gets a 409.
+	attempts = 5
+	// firstPause is the delay before the second attempt. It doubles with each attempt, with up to as much jitter.
+	firstPause = 10 * time.Millisecond
+)
 
 // guardedStore runs a kind's rules inside every write, has its companion written with it, and repeats the request when what
 // the rules relied on has changed.
@@ -51,16 +56,13 @@ func (g *guardedStore[T]) Update(ctx context.Context, name string, info rest.Upd
 func (g *guardedStore[T]) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	var done bool
 	out, err := repeat(ctx, g.conflict(name), func(ctx context.Context) (out runtime.Object, err error) {
+		if options != nil {
+			readAnewIfDry(ctx, options.DryRun)
+		}
 		out, done, err = g.store.Delete(ctx, name, g.onDelete(validate, options), options.DeepCopy())
 		return out, err
 	})
 	return out, done, err
-}
-
-func (g *guardedStore[T]) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *metainternalversion.ListOptions) (runtime.Object, error) {
-	return repeat(ctx, g.conflict(""), func(ctx context.Context) (runtime.Object, error) {
-		return g.store.DeleteCollection(ctx, g.onDelete(validate, options), options.DeepCopy(), list)
-	})
 }
 
 func (g *guardedStore[T]) conflict(name string) error {
@@ -80,8 +82,13 @@ func repeat[R any](ctx context.Context, giveUp error, attempt func(ctx context.C
 		if broken := (*pinBrokenError)(nil); !errors.As(err, &broken) {
 			return out, err
 		}
-		if ctx.Err() != nil {
+		if i == attempts-1 {
+			break
+		}
+		select {
+		case <-ctx.Done():
 			return none, ctx.Err()
+		case <-time.After(wait.Jitter(firstPause<<i, 1)):
 		}
 	}
 	return none, giveUp

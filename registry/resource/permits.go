@@ -13,6 +13,8 @@ const (
 	Off Permission = "Off"
 	// TurningOff permits no new use, while what exists of it is being removed.
 	TurningOff Permission = "TurningOff"
+	// Unconfirmed permits no new use, and keeps what exists of it until somebody confirms that it may be removed.
+	Unconfirmed Permission = "TurningOff, but not confirmed"
 	// Permitted permits use.
 	Permitted Permission = "Permitted"
 )

@@ -5,7 +5,10 @@ package resource
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metatable "k8s.io/apimachinery/pkg/api/meta/table"
@@ -101,8 +104,27 @@ func (t table[T]) values(obj T, priority int32) []any {
 	var out []any
 	for _, column := range t.columns {
 		if column.Priority == priority {
-			out = append(out, column.Of(obj))
+			out = append(out, printable(column.Of(obj)))
 		}
 	}
 	return out
 }
+
+// printable escapes the control characters of a text that a terminal would obey. kubectl escapes few of them.
+func printable(cell any) any {
+	text, ok := cell.(string)
+	if !ok || !strings.ContainsFunc(text, isTerminalControl) {
+		return cell
+	}
+	var out strings.Builder
+	for _, r := range text {
+		if isTerminalControl(r) {
+			fmt.Fprintf(&out, `\u%04x`, r)
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	return out.String()
+}
+
+func isTerminalControl(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }

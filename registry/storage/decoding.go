@@ -52,20 +52,26 @@ func (nothing) New(schema.GroupVersionKind) (runtime.Object, error) {
 	return nil, errors.New("not needed")
 }
 
-// lenientDecoder has a list that collects findings go on where an item cannot be decoded.
-type lenientDecoder struct {
+// tolerantDecoder has a list that collects findings go on where an item cannot be decoded.
+type tolerantDecoder struct {
 	etcd3.Decoder
 	broken judgement
 }
 
 // DecodeListItem implements etcd3.Decoder.
-func (d lenientDecoder) DecodeListItem(ctx context.Context, data []byte, revision uint64, newItem func() runtime.Object) (runtime.Object, error) {
-	object, err := d.Decoder.DecodeListItem(ctx, data, revision, newItem)
-	found, _ := ctx.Value(findingsKey{}).(findings)
-	if err == nil || found == nil || !d.broken(data, err) {
-		return object, err
+func (d tolerantDecoder) DecodeListItem(ctx context.Context, data []byte, revision uint64, newItem func() runtime.Object) (runtime.Object, error) {
+	err := transformError(data)
+	if err == nil {
+		var object runtime.Object
+		if object, err = d.Decoder.DecodeListItem(ctx, data, revision, newItem); err == nil || !d.broken(data, err) {
+			return object, err
+		}
 	}
-	object = newItem()
+	found, _ := ctx.Value(findingsKey{}).(findings)
+	if found == nil {
+		return nil, err
+	}
+	object := newItem()
 	accessor, accessErr := meta.Accessor(object)
 	if accessErr != nil {
 		return nil, err
@@ -75,14 +81,17 @@ func (d lenientDecoder) DecodeListItem(ctx context.Context, data []byte, revisio
 	return object, nil
 }
 
-// lenientCodec decodes what watches see, and has them go on.
-type lenientCodec struct {
+// tolerantCodec decodes what watches see, and has them go on.
+type tolerantCodec struct {
 	runtime.Codec
 	broken judgement
 }
 
 // Decode implements runtime.Decoder.
-func (c lenientCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (c tolerantCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if err := transformError(data); err != nil {
+		return &undecoded{reason: err}, &schema.GroupVersionKind{}, nil
+	}
 	object, kind, err := c.Codec.Decode(data, defaults, into)
 	if err != nil && into == nil && c.broken(data, err) {
 		return &undecoded{reason: err}, &schema.GroupVersionKind{}, nil

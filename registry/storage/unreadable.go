@@ -14,12 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/klog/v2"
 )
 
@@ -30,96 +25,72 @@ const toldAtOnce = 3
 type unreadable struct {
 	resource schema.GroupResource
 	mu       sync.Mutex
-	// reasons are by key in etcd.
-	reasons map[string]error
+	// objects are by key in etcd.
+	objects map[string]unreadableObject
+}
+
+type unreadableObject struct {
+	reason error
+	// revision is that of the write of what cannot be decoded.
+	revision int64
 }
 
 // forget is called before everything is read anew.
 func (u *unreadable) forget() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.reasons = nil
+	u.objects = nil
 }
 
-func (u *unreadable) note(ctx context.Context, key string, reason error) {
+func (u *unreadable) note(ctx context.Context, key string, revision int64, reason error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if _, known := u.reasons[key]; !known {
+	if _, known := u.objects[key]; !known {
 		klog.FromContext(ctx).Error(reason, "Cannot decode a stored object; lists leave it out", "resource", u.resource, "key", key)
 	}
-	if u.reasons == nil {
-		u.reasons = map[string]error{}
+	if u.objects == nil {
+		u.objects = map[string]unreadableObject{}
 	}
-	u.reasons[key] = reason
+	u.objects[key] = unreadableObject{reason, revision}
+}
+
+// unnoted returns the revisions of those findings that are not known yet.
+func (u *unreadable) unnoted(found findings) []int64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	noted := map[int64]struct{}{}
+	for _, object := range u.objects {
+		noted[object.revision] = struct{}{}
+	}
+	return slices.DeleteFunc(slices.Collect(maps.Keys(found)), func(revision int64) bool {
+		_, ok := noted[revision]
+		return ok
+	})
 }
 
 func (u *unreadable) gone(key string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.reasons, key)
+	delete(u.objects, key)
 }
 
 // any tells whether there are any.
 func (u *unreadable) any() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return len(u.reasons) > 0
+	return len(u.objects) > 0
 }
 
-// below returns the keys with a prefix, in order, and why they are unreadable.
-func (u *unreadable) below(prefix string) ([]string, []error) {
+// matching returns the keys that match, in order, and why they are unreadable.
+func (u *unreadable) matching(match func(key string) bool) ([]string, []error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(u.reasons)), func(key string) bool { return !strings.HasPrefix(key, prefix) })
+	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(u.objects)), func(key string) bool { return !match(key) })
 	reasons := make([]error, 0, len(keys))
 	for _, key := range keys {
-		reasons = append(reasons, u.reasons[key])
+		reasons = append(reasons, u.objects[key].reason)
 	}
 	return keys, reasons
-}
-
-// telling tells clients what their lists leave out, and refuses to clear what cannot be cleared completely.
-type telling struct {
-	storage.Interface
-	unreadable *unreadable
-	// etcdKey returns the key in etcd for one of the registry.
-	etcdKey func(key string) string
-}
-
-func (t telling) GetList(ctx context.Context, key string, options storage.ListOptions, list runtime.Object) error {
-	if err := t.Interface.GetList(ctx, key, options, list); err != nil {
-		return err
-	}
-	return t.tell(ctx, key, options)
-}
-
-func (t telling) Watch(ctx context.Context, key string, options storage.ListOptions) (watch.Interface, error) {
-	if options.SendInitialEvents != nil && *options.SendInitialEvents {
-		if err := t.tell(ctx, key, options); err != nil {
-			return nil, err
-		}
-	}
-	return t.Interface.Watch(ctx, key, options)
-}
-
-func (t telling) tell(ctx context.Context, key string, options storage.ListOptions) error {
-	if !t.unreadable.any() {
-		return nil
-	}
-	prefix := t.etcdKey(key)
-	if options.Recursive {
-		prefix += "/"
-	}
-	keys, reasons := t.unreadable.below(prefix)
-	if len(keys) == 0 {
-		return nil
-	}
-	// Who clears a namespace has to know that something stays; whoever only reads is better served with the rest.
-	if info, ok := request.RequestInfoFrom(ctx); ok && info.Verb == "deletecollection" {
-		return t.unreadable.refuse(keys, reasons)
-	}
-	warning.AddWarning(ctx, "", t.unreadable.describe(keys))
-	return nil
 }
 
 func (u *unreadable) describe(keys []string) string {

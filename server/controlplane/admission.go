@@ -9,63 +9,63 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 
-	"github.com/kube-annex/annex/server/admission"
-	nativeadmission "github.com/kube-annex/annex/server/controlplane/admission"
+	nativeadmission "github.com/kube-annex/annex/server/controlplane/internal/admission"
+	"github.com/kube-annex/annex/server/internal/admission"
 )
 
-// systemNamespaces exist in every control plane and stay.
+// systemNamespaces are created at start and cannot be deleted.
 func systemNamespaces() []string {
 	return []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, "annex-system"}
 }
 
-// admissionOptions adds the rules of native kinds to the plugins that run.
+// admissionOptions adds the plugins of built-in resources to those of Options.
 func (o *Options) admissionOptions() admission.Options {
 	all := o.Admission
 	all.Plugins = slices.Concat(nativeadmission.Plugins(), o.Admission.Plugins, []admission.Plugin{nativeadmission.Quota()})
 	return all
 }
 
-// webhooks say how those of the configurations, and of CustomResourceDefinitions, are reached.
-type webhooks struct {
+// admissionConfig admits writes.
+type admissionConfig struct {
+	chain *admission.Chain
+	// services and credentials reach the webhooks of admission and of CustomResourceDefinitions.
 	services    webhook.ServiceResolver
 	credentials webhook.AuthenticationInfoResolverWrapper
 }
 
-// applyAdmission has all writes pass the plugins, which the control plane itself configures.
-func (s *Server) applyAdmission(f *foundation) error {
-	config := f.config
-	loopback, err := url.Parse(config.LoopbackClientConfig.Host)
+// newAdmission applies the options to the configuration. Policies and webhooks are read from this control plane.
+func newAdmission(o CompletedOptions, config *genericapiserver.RecommendedConfig, loopback *loopback) (*admissionConfig, error) {
+	address, err := url.Parse(loopback.config.Host)
 	if err != nil {
-		return fmt.Errorf("set up webhooks: %w", err)
+		return nil, fmt.Errorf("parse the loopback address: %w", err)
 	}
-	f.webhooks = webhooks{
-		services:    aggregatorapiserver.NewLoopbackServiceResolver(s.options.ServiceResolver, loopback),
-		credentials: admission.Credentials(config.LoopbackClientConfig, config.TracerProvider),
-	}
-	parameters := rest.CopyConfig(config.LoopbackClientConfig)
+	services := aggregatorapiserver.NewLoopbackServiceResolver(o.ServiceResolver, address)
+	credentials := admission.Credentials(loopback.config, config.TracerProvider)
+	parameters := rest.CopyConfig(loopback.config)
 	parameters.ContentType = ""
-	anything, err := dynamic.NewForConfig(parameters)
+	dynamicClient, err := dynamic.NewForConfig(parameters)
 	if err != nil {
-		return fmt.Errorf("make the loopback client for parameters of policies: %w", err)
+		return nil, fmt.Errorf("create the loopback client for parameters of policies: %w", err)
 	}
-	plugins := s.options.admissionOptions()
-	if !s.options.serve(quotaKind) {
-		plugins.Without = append(slices.Clone(plugins.Without), nativeadmission.ResourceQuotaName)
+	plugins := o.admissionOptions()
+	if !o.serve(quotaKind) {
+		plugins.DisabledPlugins = append(slices.Clone(plugins.DisabledPlugins), nativeadmission.ResourceQuotaName)
 	}
-	if f.admission, err = admission.New(plugins, admission.Server{
-		ID: config.APIServerID, Client: f.client, Dynamic: anything, Informers: config.SharedInformerFactory, Immortal: systemNamespaces(),
-		Serves: s.options.kinds.Serve, Schemas: f.client.Discovery().OpenAPIV3(),
-		Services: f.webhooks.services, Credentials: f.webhooks.credentials,
+	chain, err := admission.New(plugins, admission.Server{
+		ID: config.APIServerID, Client: loopback.client, Dynamic: dynamicClient, Informers: loopback.informers, ProtectedNamespaces: systemNamespaces(),
+		Serves: o.kinds.Serve, Schemas: loopback.client.Discovery().OpenAPIV3(), Services: services, Credentials: credentials,
 		Authorizer: config.Authorization.Authorizer, Gates: config.FeatureGate, Version: config.EffectiveVersion, Drained: config.DrainedNotify(),
-	}); err != nil {
-		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	config.AdmissionControl = f.admission.Handler()
-	config.AddReadyzChecks(f.admission)
-	return nil
+	config.AdmissionControl = chain.Handler()
+	config.AddReadyzChecks(chain)
+	return &admissionConfig{chain: chain, services: services, credentials: credentials}, nil
 }

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/kube-annex/annex/server/admission/admissiontest"
+	"github.com/kube-annex/annex/server/admissiontest"
 )
 
 // webhookFails has webhooks that are down, too slow, or answer what they must not, one after the other.

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/kube-annex/annex/server/admission/admissiontest"
+	"github.com/kube-annex/annex/server/admissiontest"
 	"github.com/kube-annex/annex/server/controlplane"
 )
 

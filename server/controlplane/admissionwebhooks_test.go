@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
-	"github.com/kube-annex/annex/server/admission/admissiontest"
+	"github.com/kube-annex/annex/server/admissiontest"
 )
 
 const patched = `[{"op":"add","path":"/metadata/annotations","value":{"patched":"yes"}}]`

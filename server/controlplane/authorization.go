@@ -14,18 +14,16 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/authorization/union"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"github.com/kube-annex/annex/server/controlplane/controllers/bootstrappolicy"
-	"github.com/kube-annex/annex/server/controlplane/rbac"
+	"github.com/kube-annex/annex/server/controlplane/bootstrappolicy"
+	"github.com/kube-annex/annex/server/controlplane/internal/rbac"
 )
 
-// probePaths are open to everybody until roles have been read: probes do not wait for that. From then on a ClusterRole opens them,
-// system:public-info-viewer.
+// probePaths are open to all callers until roles have been read. From then on the ClusterRole system:public-info-viewer opens them.
 var probePaths = []string{"/healthz", "/livez", "/readyz"}
 
-// roleKinds are what role-based access control needs.
+// roleKinds are the resources of role-based access control.
 var roleKinds = []schema.GroupResource{
 	clusterRoleKind,
 	{Group: rbacv1.GroupName, Resource: "clusterrolebindings"},
@@ -33,57 +31,56 @@ var roleKinds = []schema.GroupResource{
 	{Group: rbacv1.GroupName, Resource: "rolebindings"},
 }
 
-// access is who may do what.
-type access struct {
-	authorizer authorizer.Authorizer
-	rules      authorizer.RuleResolver
-	// policy brings about the roles and bindings of the start; nil without role-based access control.
-	policy *bootstrappolicy.Controller
-}
-
-// access asks in turn: whether the user is an administrator, or a probe; roles and their bindings; the webhook; and the authorizers given
-// in code.
-func (o *completedOptions) access(client kubernetes.Interface, informers informers.SharedInformerFactory) (*access, error) {
-	a := &access{}
-	chain := []union.NamedAuthorizer{{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}}
-	var resolvers rules
-	if o.serve(roleKinds...) {
-		var err error
-		all := informers.Rbac().V1()
-		if a.policy, err = bootstrappolicy.New(client.RbacV1(), all, bootstrappolicy.Standard().And(o.Policy)); err != nil {
-			return nil, fmt.Errorf("set up the roles of the start: %w", err)
-		}
-		roles, err := rbac.New(all, a.policy.Ready())
-		if err != nil {
-			return nil, fmt.Errorf("set up role-based access control: %w", err)
-		}
-		chain = append(chain,
-			union.NamedAuthorizer{AuthorizerName: "probes", Authorizer: probes(a.policy.Ready())},
-			union.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: authorizer.AuthorizerFunc(roles.Authorize)})
-		resolvers = append(resolvers, roles)
-	} else {
-		chain = append(chain, union.NamedAuthorizer{AuthorizerName: "probes", Authorizer: probes(nil)})
-		resolvers = append(resolvers, mastersRules{})
-	}
-	asking, err := o.AuthorizationWebhook.authorizer()
+// newAuthorization applies the options to the configuration, and returns the controller of the bootstrap roles, or nil without role-based access
+// control. Authorizers are called in this order: administrators, probes, roles and their bindings, the webhook, and those of Options.
+func newAuthorization(o CompletedOptions, config *genericapiserver.Config, loopback *loopback) (*bootstrappolicy.Controller, error) {
+	policy, authorizers, resolvers, err := o.roleAuthorizers(loopback)
 	if err != nil {
 		return nil, err
 	}
-	if asking != nil {
-		chain = append(chain, union.NamedAuthorizer{AuthorizerName: "webhook", Authorizer: asking})
-		resolvers = append(resolvers, nil) // it cannot tell its rules
+	webhook, err := o.AuthorizationWebhook.authorizer()
+	if err != nil {
+		return nil, err
 	}
-	for i, other := range o.Authorizers {
-		chain = append(chain, union.NamedAuthorizer{AuthorizerName: fmt.Sprintf("added-%d", i+1), Authorizer: other})
-		resolver, _ := other.(authorizer.RuleResolver)
+	if webhook != nil {
+		authorizers = append(authorizers, union.NamedAuthorizer{AuthorizerName: "webhook", Authorizer: webhook})
+		resolvers = append(resolvers, nil) // a webhook cannot list its rules
+	}
+	for i, additional := range o.Authorizers {
+		authorizers = append(authorizers, union.NamedAuthorizer{AuthorizerName: fmt.Sprintf("added-%d", i+1), Authorizer: additional})
+		resolver, _ := additional.(authorizer.RuleResolver)
 		resolvers = append(resolvers, resolver)
 	}
-	a.rules = resolvers
-	a.authorizer, err = union.New(chain...)
-	return a, err
+	if config.Authorization.Authorizer, err = union.New(authorizers...); err != nil {
+		return nil, fmt.Errorf("build the chain of authorizers: %w", err)
+	}
+	config.RuleResolver = resolvers
+	return policy, nil
 }
 
-// probes lets everybody probe until the channel is closed.
+// roleAuthorizers returns the authorizers of administrators, probes and roles.
+func (o *completedOptions) roleAuthorizers(loopback *loopback) (*bootstrappolicy.Controller, []union.NamedAuthorizer, rules, error) {
+	masters := union.NamedAuthorizer{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}
+	if !o.serve(roleKinds...) {
+		return nil, []union.NamedAuthorizer{masters, {AuthorizerName: "probes", Authorizer: probes(nil)}}, rules{mastersRules{}}, nil
+	}
+	informers := loopback.informers.Rbac().V1()
+	policy, err := bootstrappolicy.New(loopback.client.RbacV1(), informers, bootstrappolicy.Standard().And(o.Policy))
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("build the bootstrap policy: %w", err)
+	}
+	roles, err := rbac.New(informers, policy.Ready())
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("build the authorizer of roles: %w", err)
+	}
+	return policy, []union.NamedAuthorizer{
+		masters,
+		{AuthorizerName: "probes", Authorizer: probes(policy.Ready())},
+		{AuthorizerName: "rbac", Authorizer: authorizer.AuthorizerFunc(roles.Authorize)},
+	}, rules{roles}, nil
+}
+
+// probes allows all callers to get probePaths until the channel is closed.
 func probes(until <-chan struct{}) authorizer.AuthorizerFunc {
 	return func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		select {
@@ -97,7 +94,7 @@ func probes(until <-chan struct{}) authorizer.AuthorizerFunc {
 	}
 }
 
-// rules lists the rules of all that can tell theirs. Nil stands for an authorizer that cannot.
+// rules lists the rules of several authorizers; nil stands for an authorizer that cannot list its rules.
 type rules []authorizer.RuleResolver
 
 // RulesFor implements authorizer.RuleResolver.
@@ -107,7 +104,7 @@ func (r rules) RulesFor(ctx context.Context, who user.Info, namespace string) ([
 	return resources, paths, incomplete || len(known) < len(r), err
 }
 
-// mastersRules are what administrators may do where no ClusterRole says so.
+// mastersRules lists the rules of administrators where there are no ClusterRoles.
 type mastersRules struct{}
 
 // RulesFor implements authorizer.RuleResolver.

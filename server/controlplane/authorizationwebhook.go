@@ -18,22 +18,22 @@ import (
 	webhookmetrics "k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
 )
 
-// AuthorizationWebhook is a server that is asked, with a SubjectAccessReview, about what roles do not allow.
+// AuthorizationWebhook configures a server that decides, by SubjectAccessReviews, about requests that no role allows.
 type AuthorizationWebhook struct {
-	// File is a kubeconfig for the server. Without it nobody is asked.
+	// File is a kubeconfig for the server. Without it there is no webhook.
 	File string
-	// Version is that of the SubjectAccessReviews, v1 or v1beta1.
+	// Version is the version of the SubjectAccessReviews, v1 or v1beta1.
 	Version string
-	// AllowTTL and DenyTTL are how long answers hold.
+	// AllowTTL and DenyTTL are the times for which answers are cached.
 	AllowTTL, DenyTTL time.Duration
 }
 
-// NewAuthorizationWebhook returns that nobody is asked, and the times of a kube-apiserver.
+// NewAuthorizationWebhook returns options without a server, with the times of kube-apiserver.
 func NewAuthorizationWebhook() AuthorizationWebhook {
 	return AuthorizationWebhook{Version: "v1", AllowTTL: 5 * time.Minute, DenyTTL: 30 * time.Second}
 }
 
-// AddFlags adds flags under the names that a kube-apiserver has for them.
+// AddFlags adds flags with the names in kube-apiserver.
 func (w *AuthorizationWebhook) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&w.File, "authorization-webhook-config-file", w.File,
 		"File in kubeconfig format that tells which server to ask, with a SubjectAccessReview, about what roles do not allow.")
@@ -42,7 +42,7 @@ func (w *AuthorizationWebhook) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&w.DenyTTL, "authorization-webhook-cache-unauthorized-ttl", w.DenyTTL, "How long its answer that somebody may not do something holds.")
 }
 
-// Validate reports every mistake, those in the file included.
+// Validate returns all errors, including those of the file.
 func (w *AuthorizationWebhook) Validate() []error {
 	var errs []error
 	if w.File != "" {
@@ -62,7 +62,7 @@ func (w *AuthorizationWebhook) Validate() []error {
 	return errs
 }
 
-// authorizer returns what asks the server, or nil where there is none. When the server does not answer, nothing is allowed.
+// authorizer returns the authorizer that calls the server, or nil if there is none. If the server does not answer, it has no opinion.
 func (w *AuthorizationWebhook) authorizer() (authorizer.Authorizer, error) {
 	if w.File == "" {
 		return nil, nil
@@ -71,10 +71,10 @@ func (w *AuthorizationWebhook) authorizer() (authorizer.Authorizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load --authorization-webhook-config-file: %w", err)
 	}
-	asking, err := webhook.New(config, w.Version, w.AllowTTL, w.DenyTTL, *genericoptions.DefaultAuthWebhookRetryBackoff(), authorizer.DecisionNoOpinion,
+	created, err := webhook.New(config, w.Version, w.AllowTTL, w.DenyTTL, *genericoptions.DefaultAuthWebhookRetryBackoff(), authorizer.DecisionNoOpinion,
 		nil, "webhook", webhookmetrics.NoopAuthorizerMetrics{}, authorizationcel.NewDefaultCompiler())
 	if err != nil {
-		return nil, fmt.Errorf("set up --authorization-webhook-config-file: %w", err)
+		return nil, fmt.Errorf("create the authorizer of --authorization-webhook-config-file: %w", err)
 	}
-	return asking, nil
+	return created, nil
 }

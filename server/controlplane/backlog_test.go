@@ -22,7 +22,7 @@ func TestBacklogWithCustomResources(t *testing.T) {
 	const number = 20
 	h := newHost(t, nil)
 	h.adjust = func(o *controlplane.Options) {
-		o.WithoutControllers = []string{"garbage-collection", "namespace-deletion"}
+		o.DisabledControllers = []string{"garbage-collection", "namespace-deletion"}
 	}
 	h.start()
 	f := newFamily(t, h)
@@ -79,7 +79,7 @@ func TestOrphansWaitForAServerThatIsAway(t *testing.T) {
 		e.stop()
 		e.adjust = func(o *controlplane.Options) {
 			serve(o)
-			o.WithoutControllers = without
+			o.DisabledControllers = without
 		}
 		e.start()
 		return newFamily(t, e.host)

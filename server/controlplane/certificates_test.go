@@ -5,28 +5,22 @@ package controlplane_test
 
 import (
 	"context"
-	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 
 	"github.com/kube-annex/annex/server/controlplane"
-	"github.com/kube-annex/annex/server/userconfig"
 )
 
 // startSigning starts a host that signs with its client authority.
@@ -49,40 +43,6 @@ func clerk(_ context.Context, a authorizer.Attributes) (authorizer.Decision, str
 		return authorizer.DecisionNoOpinion, "", nil
 	}
 	return authorizer.DecisionAllow, "", nil
-}
-
-func TestUserGetsAKubeconfig(t *testing.T) {
-	t.Parallel()
-	h := startSigning(t)
-	content, err := userconfig.New(t.Context(), h.admin(), userconfig.User{Name: "jane", Groups: []string{"developers", "testers"}, Expiration: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	review, err := core(t, config).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if who := review.Status.UserInfo; who.Username != "jane" || !slices.Equal(slices.Sorted(slices.Values(who.Groups)), []string{"developers", "system:authenticated", "testers"}) {
-		t.Errorf("the kubeconfig is of %v", who)
-	}
-	block, _ := pem.Decode(config.CertData)
-	issued, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if left := time.Until(issued.NotAfter); left > time.Hour || left < 50*time.Minute {
-		t.Errorf("the certificate expires in %s, want an hour", left)
-	}
-	if all := issued.NotAfter.Sub(issued.NotBefore); all > time.Hour+5*time.Minute {
-		t.Errorf("the certificate is valid for %s, want an hour and no more than 5 minutes before now", all)
-	}
-	if !slices.Equal(issued.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) || issued.IsCA {
-		t.Errorf("the certificate is good for %v, authority %t", issued.ExtKeyUsage, issued.IsCA)
-	}
 }
 
 func TestNobodyBecomesAnAdministratorByRequest(t *testing.T) {

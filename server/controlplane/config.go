@@ -4,138 +4,251 @@
 package controlplane
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"time"
 
+	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/client-go/rest"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	aggregatorinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions"
+	apiregistrationlisters "k8s.io/kube-aggregator/pkg/client/listers/apiregistration/v1"
 
-	"github.com/kube-annex/annex/server/admission"
-	"github.com/kube-annex/annex/server/controlplane/controllers/authenticationtrust"
-	"github.com/kube-annex/annex/server/controlplane/externalusers"
+	"github.com/kube-annex/annex/server/controlplane/bootstrappolicy"
+	"github.com/kube-annex/annex/server/controlplane/internal/aggregator"
+	"github.com/kube-annex/annex/server/controlplane/internal/aggregator/remoteservers"
+	"github.com/kube-annex/annex/server/controlplane/internal/localdispatch"
 	"github.com/kube-annex/annex/server/etcd"
-	"github.com/kube-annex/annex/server/fencing"
+	"github.com/kube-annex/annex/server/internal/filters"
+	"github.com/kube-annex/annex/server/internal/filters/fencing"
+	"github.com/kube-annex/annex/server/internal/genericserver"
 	"github.com/kube-annex/annex/server/openapi"
-	"github.com/kube-annex/annex/server/options"
 )
 
-// informerResync is how often informers repeat what they know.
-const informerResync = 10 * time.Minute
+const (
+	// informerResync is the resync period of informers.
+	informerResync = 10 * time.Minute
+	// apiServiceResync is the resync period of the informers of the aggregator.
+	apiServiceResync = 5 * time.Minute
+)
 
-// onStop has a function called when the server is told to stop, unless what it returns is called before.
-type onStop func(func()) (forget func() bool)
+// config configures the servers of the chain. The configuration of built-in resources is the one that the others are copied from.
+type config struct {
+	options CompletedOptions
+	backend *etcd.Backend
+	scheme  *runtime.Scheme
+	codecs  serializer.CodecFactory
 
-// foundation is what the three servers of the chain share.
-type foundation struct {
-	// config is that of the native kinds; the others are made from copies.
-	config *genericapiserver.RecommendedConfig
-	scheme *runtime.Scheme
-	codecs serializer.CodecFactory
-	client kubernetes.Interface
-	access *access
-	trust  authenticationtrust.Trust
+	native *genericapiserver.RecommendedConfig
+	// customResources and aggregator are unused if they are disabled.
+	customResources *apiextensionsapiserver.Config
+	aggregator      aggregator.Config
 
-	users     *externalusers.Users
-	admission *admission.Chain
-	webhooks  webhooks
+	loopback       *loopback
+	authentication *authenticationConfig
+	// rootCA reads the certificate authorities of the serving certificate; nil if they are unknown.
+	rootCA func() ([]byte, error)
+	// policy creates the bootstrap roles and bindings; nil without role-based access control.
+	policy    *bootstrappolicy.Controller
+	admission *admissionConfig
+	remotes   *remotes
 }
 
-func (s *Server) foundation(onStop onStop, listener net.Listener) (*foundation, error) {
-	scheme := s.options.kinds.NewScheme()
-	f := &foundation{scheme: scheme, codecs: serializer.NewCodecFactory(scheme)}
-	var err error
-	if f.config, err = options.NewGenericConfig(Name, f.codecs, listener); err != nil {
-		return nil, err
-	}
-	config := &f.config.Config
-	config.FeatureGate = utilfeature.DefaultFeatureGate
-	if err = s.options.Serving.ApplyTo(config, listener); err != nil {
-		return nil, err
-	}
-	s.options.Requests.ApplyTo(config)
-	if err = s.options.Tracing.ApplyTo(config); err != nil {
-		return nil, err
-	}
-	config.LoopbackClientConfig.ContentType = runtime.ContentTypeProtobuf
-	config.LoopbackClientConfig.DisableCompression = true
-	if f.client, err = kubernetes.NewForConfig(config.LoopbackClientConfig); err != nil {
-		return nil, fmt.Errorf("make the loopback client: %w", err)
-	}
-	f.config.SharedInformerFactory = informers.NewSharedInformerFactoryWithOptions(f.client, informerResync, informers.WithTransform(withoutManagedFields))
+// completedConfig is a config that is complete; only complete returns one.
+type completedConfig struct {
+	*config
+	native          genericapiserver.CompletedConfig
+	customResources apiextensionsapiserver.CompletedConfig
+	publisher       *openapi.Publisher
+}
 
-	served := s.options.servedSchemes()
-	openapi.Apply(config, "Annex", definitions(s.options.Groups, served...), served...)
-	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
-	fences, err := fencing.NewMetrics(legacyregistry.Register)
+// newConfig configures the chain. Keys of external issuers are loaded, and long-running requests served, until the server begins to stop.
+func newConfig(o CompletedOptions, backend *etcd.Backend, listener net.Listener, onStop filters.OnStop) (*config, error) {
+	scheme := o.kinds.NewScheme()
+	codecs := serializer.NewCodecFactory(scheme)
+	generic, err := o.newGenericConfig(codecs, listener)
 	if err != nil {
 		return nil, err
 	}
-	build := config.BuildHandlerChainFunc
-	config.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
-		api = fencing.WithTerms(api, config.Serializer, fencing.InTransaction(fences))
-		return build(endLongRequests(onStop, config.LongRunningFunc, api), config)
-	}
-
-	s.rootCA = s.options.rootCA(config.SecureServing.Cert)
-	if s.tokens, err = s.options.tokens(); err != nil {
+	loopback, err := newLoopback(generic.LoopbackClientConfig)
+	if err != nil {
 		return nil, err
 	}
-	if f.users, err = s.externalUsers(onStop, config.APIServerID); err != nil {
+	generic.SharedInformerFactory = loopback.informers
+	remotes, err := newRemotes(o, loopback)
+	if err != nil {
 		return nil, err
 	}
-	if f.trust, err = s.options.applyAuthentication(config, s.tokens, f.users); err != nil {
+	if err = o.applyFilters(&generic.Config, remotes, onStop); err != nil {
 		return nil, err
 	}
-	if f.access, err = s.options.access(f.client, f.config.SharedInformerFactory); err != nil {
+	authentication, err := newAuthentication(o, &generic.Config, onStop)
+	if err != nil {
 		return nil, err
 	}
-	config.Authorization.Authorizer, config.RuleResolver = f.access.authorizer, f.access.rules
-	if err = s.options.Audit.ApplyTo(config); err != nil {
+	policy, err := newAuthorization(o, &generic.Config, loopback)
+	if err != nil {
 		return nil, err
 	}
-	s.options.Features.ApplyTo(config)
-	if s.options.queues() {
-		config.FlowControl = utilflowcontrol.New(f.config.SharedInformerFactory, f.client.FlowcontrolV1(),
-			config.MaxRequestsInFlight+config.MaxMutatingRequestsInFlight)
+	if o.queues() {
+		generic.FlowControl = utilflowcontrol.New(loopback.informers, loopback.client.FlowcontrolV1(), generic.MaxRequestsInFlight+generic.MaxMutatingRequestsInFlight)
 	}
-	if err = s.applyAdmission(f); err != nil {
+	admission, err := newAdmission(o, generic, loopback)
+	if err != nil {
 		return nil, err
 	}
-	err = s.backend.ApplyTo(config, etcd.Storage{
-		Prefix: StoragePrefix, Scheme: scheme, Codecs: f.codecs, JSON: s.options.kinds.StoredAsJSON(), EffectiveVersion: config.EffectiveVersion,
-	})
-	return f, err
+	if err = backend.ApplyTo(&generic.Config, etcd.Storage{
+		Prefix: StoragePrefix, Scheme: scheme, Codecs: codecs, JSON: o.kinds.StoredAsJSON(), EffectiveVersion: generic.EffectiveVersion,
+	}); err != nil {
+		return nil, err
+	}
+	customResources, err := newCustomResourcesConfig(o, generic, backend, admission, loopback)
+	if err != nil {
+		return nil, err
+	}
+	aggregatorConfig, err := newAggregatorConfig(o, generic, backend, loopback, remotes)
+	if err != nil {
+		return nil, err
+	}
+	return &config{
+		options: o, backend: backend, scheme: scheme, codecs: codecs, native: generic, customResources: customResources, aggregator: aggregatorConfig,
+		loopback: loopback, authentication: authentication, policy: policy, admission: admission, remotes: remotes,
+		rootCA: o.rootCA(generic.SecureServing.Cert),
+	}, nil
 }
 
-// externalUsers returns who knows further users. Their issuers are asked for keys until the server is told to stop.
-func (s *Server) externalUsers(onStop onStop, id string) (*externalusers.Users, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	onStop(cancel)
-	return externalusers.New(ctx, s.options.ExternalUsers, externalusers.Server{
-		ID: id, Audiences: s.options.ServiceAccounts.audiences(), Issuers: s.options.ServiceAccounts.Issuers,
-	})
+// complete completes the configurations of the servers.
+func (c *config) complete() *completedConfig {
+	publisher := openapi.NewPublisher(openapi.Gated{}, nil)
+	publisher.ApplyTo(&c.native.Config)
+	return &completedConfig{config: c, native: c.native.Complete(), customResources: c.customResources.Complete(), publisher: publisher}
 }
 
-// copyFor returns the configuration for another server of the chain, with storage for the kinds of its scheme.
-func (f *foundation) copyFor(backend *etcd.Backend, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*genericapiserver.RecommendedConfig, error) {
-	config := *f.config
-	// Hooks are registered once, with the server of the native kinds, and reach the others through the chain.
+// newGenericConfig applies the options that need no client.
+func (o *completedOptions) newGenericConfig(codecs serializer.CodecFactory, listener net.Listener) (*genericapiserver.RecommendedConfig, error) {
+	generic, err := genericserver.NewConfig(Name, codecs, listener)
+	if err != nil {
+		return nil, err
+	}
+	config := &generic.Config
+	config.FeatureGate = o.FeatureGate
+	if err = o.Serving.ApplyTo(config, listener); err != nil {
+		return nil, err
+	}
+	o.Requests.ApplyTo(config)
+	if err = o.Tracing.ApplyTo(config); err != nil {
+		return nil, err
+	}
+	if err = o.Audit.ApplyTo(config); err != nil {
+		return nil, err
+	}
+	o.Features.ApplyTo(config)
+	config.LoopbackClientConfig.ContentType = runtime.ContentTypeProtobuf
+	config.LoopbackClientConfig.DisableCompression = true
+	served := o.servedSchemes()
+	openapi.Apply(config, "Annex", definitions(o.AdditionalGroups, served...), served...)
+	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
+	return generic, nil
+}
+
+// applyFilters sets the handler chain, which all servers share.
+func (o *completedOptions) applyFilters(config *genericapiserver.Config, remotes *remotes, onStop filters.OnStop) error {
+	fences, err := fencing.NewMetrics(o.Metrics.Register)
+	if err != nil {
+		return err
+	}
+	var withLocalDispatch func(http.Handler) http.Handler
+	if remotes.dispatcher != nil {
+		withLocalDispatch = remotes.dispatcher.WithLocalDispatch
+	}
+	filters.ControlPlane{OnStop: onStop, Fence: fencing.InTransaction(fences), WithLocalDispatch: withLocalDispatch}.ApplyTo(config)
+	return nil
+}
+
+// clients send requests as one user.
+type clients struct {
+	config   *rest.Config
+	client   kubernetes.Interface
+	services aggregatorclient.Interface
+}
+
+func newClients(config *rest.Config) (clients, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return clients{}, fmt.Errorf("create the client: %w", err)
+	}
+	services, err := aggregatorclient.NewForConfig(config)
+	if err != nil {
+		return clients{}, fmt.Errorf("create the client for APIServices: %w", err)
+	}
+	return clients{config: config, client: client, services: services}, nil
+}
+
+// loopback is the clients of the server to itself, and their informers.
+type loopback struct {
+	clients
+	informers        informers.SharedInformerFactory
+	serviceInformers aggregatorinformers.SharedInformerFactory
+}
+
+func newLoopback(config *rest.Config) (*loopback, error) {
+	self, err := newClients(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the server itself: %w", err)
+	}
+	return &loopback{
+		clients:          self,
+		informers:        informers.NewSharedInformerFactoryWithOptions(self.client, informerResync, informers.WithTransform(withoutManagedFields)),
+		serviceInformers: aggregatorinformers.NewSharedInformerFactory(self.services, apiServiceResync),
+	}, nil
+}
+
+// remotes is the configuration of connections to the servers of remote APIServices.
+type remotes struct {
+	servers remoteservers.Servers
+	// frontProxy is the client certificate for these servers; nil if there is none.
+	frontProxy *dynamiccertificates.DynamicCertKeyPairContent
+	// dispatcher is nil if no server runs in this process.
+	dispatcher *localdispatch.Dispatcher
+}
+
+func newRemotes(o CompletedOptions, loopback *loopback) (*remotes, error) {
+	servers := remoteservers.Servers{Resolver: o.ServiceResolver}
+	var frontProxy *dynamiccertificates.DynamicCertKeyPairContent
+	if o.ProxyClientCertFile != "" {
+		var err error
+		if frontProxy, err = dynamiccertificates.NewDynamicServingContentFromFiles("aggregator-proxy-cert", o.ProxyClientCertFile, o.ProxyClientKeyFile); err != nil {
+			return nil, fmt.Errorf("read --proxy-client-cert-file and --proxy-client-key-file: %w", err)
+		}
+		servers = remoteservers.Servers{Resolver: o.ServiceResolver, ClientCertificate: frontProxy.CurrentCertKeyContent}
+	}
+	if o.LocalDispatch == nil || o.DisableAggregator {
+		return &remotes{servers: servers, frontProxy: frontProxy}, nil
+	}
+	services := loopback.serviceInformers.Apiregistration().V1().APIServices().Lister()
+	dispatcher := localdispatch.New(o.LocalDispatch, localdispatch.NewIdentity(servers.Certificate), services, o.FeatureGate)
+	return &remotes{servers: servers, frontProxy: frontProxy, dispatcher: dispatcher}, nil
+}
+
+// copyGenericConfig returns a configuration for another server of the chain, with storage for the kinds of its scheme.
+func copyGenericConfig(generic *genericapiserver.RecommendedConfig, backend *etcd.Backend, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*genericapiserver.RecommendedConfig, error) {
+	config := *generic
+	// Hooks are registered once, with the server of built-in resources, and reach the other servers through the chain.
 	config.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
 	config.RESTOptionsGetter = nil
-	// Health checks of the store are already among those that were copied.
+	// The copy has the health checks of the store already.
 	healthz, livez, readyz := config.HealthzChecks, config.LivezChecks, config.ReadyzChecks
 	if err := backend.ApplyTo(&config.Config, etcd.Storage{Prefix: StoragePrefix, Scheme: scheme, Codecs: codecs, EffectiveVersion: config.EffectiveVersion}); err != nil {
 		return nil, err
@@ -144,36 +257,47 @@ func (f *foundation) copyFor(backend *etcd.Backend, scheme *runtime.Scheme, code
 	return &config, nil
 }
 
-// endLongRequests makes watches and other long requests end when the server is told to. Those of native kinds would do so by
-// themselves; those that are proxied to an extension server would be waited for until that ends them.
-func endLongRequests(onStop onStop, isLong request.LongRunningRequestCheck, api http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if info, ok := request.RequestInfoFrom(r.Context()); ok && isLong(r, info) {
-			ctx, cancel := context.WithCancel(r.Context())
-			defer cancel()
-			defer onStop(cancel)()
-			if info.Verb == "watch" {
-				defer endWatch(ctx)
-			}
-			r = r.WithContext(ctx)
-		}
-		api.ServeHTTP(w, r)
-	})
+func newCustomResourcesConfig(o CompletedOptions, generic *genericapiserver.RecommendedConfig, backend *etcd.Backend, admission *admissionConfig, loopback *loopback) (*apiextensionsapiserver.Config, error) {
+	config, err := copyGenericConfig(generic, backend, apiextensionsapiserver.Scheme, apiextensionsapiserver.Codecs)
+	if err != nil {
+		return nil, err
+	}
+	config.MergedResourceConfig = apiextensionsapiserver.DefaultAPIResourceConfigSource()
+	config.DisabledPostStartHooks = config.DisabledPostStartHooks.Union(sets.NewString(upstreamSyncedHook))
+	storage, err := backend.CustomResourceRESTOptions(&config.Config, StoragePrefix)
+	if err != nil {
+		return nil, err
+	}
+	var services apiregistrationlisters.APIServiceLister
+	if !o.DisableAggregator {
+		services = loopback.serviceInformers.Apiregistration().V1().APIServices().Lister()
+	}
+	config.AdmissionControl = definitionConflicts{
+		Interface: config.AdmissionControl, client: loopback.client.Discovery().RESTClient(), services: services, isBuiltIn: o.kinds.Serve,
+	}
+	return &apiextensionsapiserver.Config{
+		GenericConfig: config,
+		ExtraConfig: apiextensionsapiserver.ExtraConfig{
+			CRDRESTOptionsGetter: storage,
+			// With more than one, a new definition would wait 5 s for the other replicas to observe it.
+			MasterCount:         1,
+			ServiceResolver:     admission.services,
+			AuthResolverWrapper: admission.credentials,
+		},
+	}, nil
 }
 
-// endWatch is deferred. It makes a proxied watch that ends because the server stops, or because its client has gone, end as those of
-// native kinds do. The proxy aborts it, which clients take for a broken connection and the log for an error.
-func endWatch(ctx context.Context) {
-	aborted := recover()
-	if aborted == nil {
-		return
+func newAggregatorConfig(o CompletedOptions, generic *genericapiserver.RecommendedConfig, backend *etcd.Backend, loopback *loopback, remotes *remotes) (aggregator.Config, error) {
+	config, err := copyGenericConfig(generic, backend, aggregatorscheme.Scheme, aggregatorscheme.Codecs)
+	if err != nil {
+		return aggregator.Config{}, err
 	}
-	if err, ok := aborted.(error); !ok || !errors.Is(err, http.ErrAbortHandler) || ctx.Err() == nil {
-		panic(aborted) //nolint:forbidigo // the panic is not ours; it goes on
-	}
+	return aggregator.Config{
+		Generic: config, Servers: remotes.servers, Client: loopback.services, Informers: loopback.serviceInformers, Metrics: o.Metrics,
+	}, nil
 }
 
-// withoutManagedFields spares informers what no controller reads.
+// withoutManagedFields removes managedFields, which no controller reads, from the objects of informers.
 func withoutManagedFields(obj any) (any, error) {
 	if accessor, err := meta.Accessor(obj); err == nil && accessor.GetManagedFields() != nil {
 		accessor.SetManagedFields(nil)

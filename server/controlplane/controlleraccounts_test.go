@@ -28,7 +28,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/kube-annex/annex/server/admission/admissiontest"
+	"github.com/kube-annex/annex/server/admissiontest"
 	"github.com/kube-annex/annex/server/controlplane"
 )
 

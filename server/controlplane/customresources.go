@@ -4,6 +4,7 @@
 package controlplane
 
 import (
+	"fmt"
 	"mime"
 	"net/http"
 
@@ -15,9 +16,38 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/tools/cache"
 )
 
-// withoutProtobuf is the server of custom resources, which have no protobuf. Upstream's tries to read it all the same, and panics.
+// The hook and the signal that signalDefinitionsSynced replaces.
+const (
+	upstreamSyncedHook   = "crd-informer-synced"
+	upstreamSyncedSignal = "CRDInformerHasNotSynced"
+)
+
+// signalDefinitionsSynced replaces upstream's hook that waits until all custom resources are known. That polls every 100 ms and ends the process
+// if the server begins to stop before; ours waits for the event and returns.
+func signalDefinitionsSynced(server *apiextensionsapiserver.CustomResourceDefinitions) error {
+	// Upstream's signal has no sender without upstream's hook.
+	delete(server.GenericAPIServer.MuxAndDiscoveryCompleteSignals(), upstreamSyncedSignal)
+	synced := make(chan struct{})
+	if err := server.GenericAPIServer.RegisterMuxAndDiscoveryCompleteSignal("CustomResourceDefinitionsSynced", synced); err != nil {
+		return fmt.Errorf("register the signal of custom resources: %w", err)
+	}
+	definitions := server.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer()
+	err := server.GenericAPIServer.AddPostStartHook("custom-resource-definitions-synced", func(hook genericapiserver.PostStartHookContext) error {
+		if cache.WaitForCacheSync(hook.Done(), definitions.HasSynced) {
+			close(synced)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("add the hook of custom resources: %w", err)
+	}
+	return nil
+}
+
+// withoutProtobuf answers 415 to protobuf for custom resources, which have none. Upstream's server panics when it decodes such a body.
 type withoutProtobuf struct {
 	genericapiserver.DelegationTarget
 	definitions apiextensionslisters.CustomResourceDefinitionLister
@@ -42,7 +72,7 @@ func (s withoutProtobuf) UnprotectedHandler() http.Handler {
 	})
 }
 
-// sendsProtobuf leaves deletions out: how to delete is said in an object of the server's own.
+// sendsProtobuf reports whether the body is a custom resource in protobuf. The body of a deletion is a DeleteOptions.
 func sendsProtobuf(r *http.Request) bool {
 	sent, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return err == nil && sent == runtime.ContentTypeProtobuf && r.Method != http.MethodDelete

@@ -131,7 +131,7 @@ func newerFacts(list *eventsv1.EventList) []eventsv1.Event {
 // TestLegacyEventsCanBeSwitchedOff has the newer group go on without the version that Events are stored in.
 func TestLegacyEventsCanBeSwitchedOff(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, func(o *controlplane.Options) { o.Without = []schema.GroupResource{{Resource: "events"}} })
+	h := startHost(t, func(o *controlplane.Options) { o.DisabledResources = []schema.GroupResource{{Resource: "events"}} })
 	client := core(t, h.admin())
 	if _, err := client.EventsV1().Events("default").Create(t.Context(), &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: "e"}, EventTime: metav1.NewMicroTime(time.Now()), Type: "Normal", Reason: "r", Action: "a",

@@ -17,12 +17,14 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
+	"github.com/kube-annex/annex/server/certificates/pki"
 	"github.com/kube-annex/annex/server/controlplane"
 	"github.com/kube-annex/annex/server/etcd"
-	"github.com/kube-annex/annex/server/options"
-	"github.com/kube-annex/annex/server/pki"
+	"github.com/kube-annex/annex/server/internal/options"
 )
 
 const patience = 30 * time.Second
@@ -150,10 +152,20 @@ func (h *host) rawOptions() *controlplane.Options {
 	o.RequestHeader.AllowedNames = []string{"annex-aggregator"}
 	o.ProxyClientCertFile, o.ProxyClientKeyFile = h.proxy.CertFile, h.proxy.KeyFile
 	o.Authorizers = []authorizer.Authorizer{refusalsFail(h.t)}
+	o.Metrics = processMetrics{}
 	if h.adjust != nil {
 		h.adjust(o)
 	}
 	return o
+}
+
+// processMetrics registers metrics for the process.
+type processMetrics struct{}
+
+func (processMetrics) Register(m metrics.Registerable) error { return legacyregistry.Register(m) }
+
+func (processMetrics) CustomRegister(c metrics.StableCollector) error {
+	return legacyregistry.CustomRegister(c)
 }
 
 func (h *host) stop() {

@@ -20,8 +20,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/kube-annex/annex/server/certificates/pki"
 	"github.com/kube-annex/annex/server/controlplane"
-	"github.com/kube-annex/annex/server/pki"
 )
 
 func readKey(t *testing.T, file string) *ecdsa.PrivateKey {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kinds that parts of the server need. What needs one that is switched off is off, too.
+// The built-in resources that parts of the server need. A part is off if one of its resources is disabled.
 var (
 	namespaceKind      = schema.GroupResource{Resource: "namespaces"}
 	configMapKind      = schema.GroupResource{Resource: "configmaps"}
@@ -25,22 +25,22 @@ var (
 	priorityLevelKind  = schema.GroupResource{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"}
 )
 
-// serve tells whether all of the kinds are served.
-func (o *completedOptions) serve(kinds ...schema.GroupResource) bool {
-	for _, kind := range kinds {
-		if !o.kinds.Serve(kind) {
+// serve reports whether all of the resources are served.
+func (o *completedOptions) serve(resources ...schema.GroupResource) bool {
+	for _, resource := range resources {
+		if !o.kinds.Serve(resource) {
 			return false
 		}
 	}
 	return true
 }
 
-// queues tells whether requests are queued by priority; otherwise they are limited by number.
+// queues reports whether requests are queued by priority; otherwise their number is limited.
 func (o *completedOptions) queues() bool {
 	return o.Features.PriorityAndFairness && o.serve(flowSchemaKind, priorityLevelKind)
 }
 
-// runs tells whether a controller that runs in one replica at a time is wanted.
+// runs reports whether a controller is not disabled.
 func (o *completedOptions) runs(controller string) bool {
-	return !slices.Contains(o.WithoutControllers, controller)
+	return !slices.Contains(o.DisabledControllers, controller)
 }

@@ -13,24 +13,27 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/kube-annex/annex/controllers/leadership"
 	"github.com/kube-annex/annex/server/etcd"
 )
 
 const (
-	// leaseName is the Lease, in kube-system, of the controllers that run in one replica at a time.
+	// leaseName is the Lease in kube-system of the controllers that run in the leader only.
 	leaseName = "annex-controlplane"
-	// groupName is what these controllers are called in logs, metrics and health details.
+	// groupName is the name of these controllers in logs, metrics and health details.
 	groupName = "controlplane"
-	// leadershipPath tells who leads.
+	// leadershipPath serves the roles of the process.
 	leadershipPath = "/healthz/leadership"
-	// exitTimeout is how long the embedded etcd gets to stop when the process has to end at once. It takes no more writes then, so
-	// nobody could act on a Lease that runs out meanwhile.
+	// exitTimeout is the time to stop of the embedded etcd if the process has to end at once. It accepts no writes meanwhile, so an expired
+	// Lease does no harm.
 	exitTimeout = 5 * time.Second
+	// restartDelay is the pause before controllers without a Lease are started again.
+	restartDelay = time.Second
 )
 
-// StopStore returns what is to be done before a process ends at once that has the backend: an embedded etcd is stopped.
+// StopStore returns a Leadership.BeforeExit that calls beforeExit, if it is not nil, and stops an embedded etcd.
 func StopStore(backend *etcd.Backend, beforeExit func(error)) func(error) {
 	return func(why error) {
 		if beforeExit != nil {
@@ -40,67 +43,78 @@ func StopStore(backend *etcd.Backend, beforeExit func(error)) func(error) {
 	}
 }
 
-// leading returns what runs the controllers that run in one replica at a time, until its context ends.
-func (s *Server) leading(c *chain, namespaces <-chan struct{}) (func(context.Context) error, error) {
-	if !s.options.serve(leaseKind) {
-		return func(ctx context.Context) error {
-			s.alone(ctx, c.config.LoopbackClientConfig)
-			return nil
-		}, nil
+// newLeaderRun returns a function that runs the leader's controllers until its context ends. Without Leases there can be only one replica, which
+// runs them always.
+func newLeaderRun(c *controllerContext) (func(context.Context) error, error) {
+	if !c.options.serve(leaseKind) {
+		return withoutError(c.runWithoutLease), nil
 	}
-	candidate, err := s.candidate(c)
+	elector, err := newElector(c)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) error { return lead(ctx, candidate, namespaces) }, nil
+	return func(ctx context.Context) error {
+		select {
+		case <-c.namespaces.Exist(): // the Lease can be created
+			return elector.Run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}, nil
 }
 
-// candidate returns what campaigns for the controllers that run in one replica at a time.
-func (s *Server) candidate(c *chain) (*leadership.Candidate, error) {
-	o := s.options.Leadership.Candidate(c.config.LoopbackClientConfig, s.options.Gates)
-	if o.Owner == "" {
-		o.Owner = s.backend.Owner
+// runWithoutLease restarts the controllers when they end.
+func (c *controllerContext) runWithoutLease(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := leadership.RunWithoutLease(ctx, func() ([]leadership.Runnable, error) { return newLeaderControllers(c, c.loopback.config) })
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Controllers ended and are restarted")
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(restartDelay):
+		}
 	}
-	o.BeforeExit = StopStore(s.backend, o.BeforeExit)
-	candidate, err := leadership.New(o, leadership.Group{
+}
+
+// newElector creates the elector of the leader's controllers and its health checks.
+func newElector(c *controllerContext) (*leadership.Elector, error) {
+	o := c.options.Leadership.ElectorOptions(c.loopback.config, c.options.Gates)
+	if o.Owner == "" {
+		o.Owner = c.backend.StoreID
+	}
+	o.BeforeExit = StopStore(c.backend, o.BeforeExit)
+	elector, err := leadership.New(o, leadership.Group{
 		Name:  groupName,
 		Lease: types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: leaseName},
-		New:   func(term *leadership.Term) ([]leadership.Runner, error) { return s.led(term.Client()) },
+		New: func(term *leadership.Term) ([]leadership.Runnable, error) {
+			return newLeaderControllers(c, term.Client())
+		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("set up leadership: %w", err)
+		return nil, fmt.Errorf("create the elector of group %s: %w", groupName, err)
 	}
-	mux := c.front().Handler.NonGoRestfulMux
-	candidate.UseMux(mux)
-	mux.Handle(leadershipPath, roles(append([]*leadership.Candidate{candidate}, s.options.Beside...)))
-	if err := c.front().AddReadyzChecks(candidate); err != nil {
+	front := c.chain.front()
+	elector.UseMux(front.Handler.NonGoRestfulMux)
+	front.Handler.NonGoRestfulMux.Handle(leadershipPath, roles(append([]*leadership.Elector{elector}, c.options.AdditionalElectors...)))
+	if err := front.AddReadyzChecks(elector); err != nil {
 		return nil, fmt.Errorf("add the readiness check of leadership: %w", err)
 	}
-	return candidate, nil
+	return elector, nil
 }
 
-// lead runs the candidate, once its Lease can be written, until the context ends.
-func lead(ctx context.Context, candidate *leadership.Candidate, namespaces <-chan struct{}) error {
-	select {
-	case <-namespaces:
-		return candidate.Run(ctx)
-	case <-ctx.Done():
-		return nil
-	}
-}
-
-// roles tells the role of every group in plain text, a line each, with status 500 while one is not healthy.
-type roles []*leadership.Candidate
+// roles serves the role of each group in plain text, a line each, with status 500 if one is not healthy.
+type roles []*leadership.Elector
 
 // ServeHTTP implements http.Handler.
 func (r roles) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	var text strings.Builder
 	status := http.StatusOK
-	for _, candidate := range r {
-		for _, role := range candidate.Statuses() {
+	for _, elector := range r {
+		for _, role := range elector.Statuses() {
 			_, _ = fmt.Fprintln(&text, role)
 		}
-		if err := candidate.Check(request); err != nil {
+		if err := elector.Check(request); err != nil {
 			status = http.StatusInternalServerError
 		}
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/kube-annex/annex/registry/native"
 )
 
-// definitions returns the OpenAPI definitions of what the schemes hold and of everything those refer to. The generated
-// packages define far more, and each definition that is published costs memory for as long as the server runs.
+// definitions returns the OpenAPI definitions of the types in the schemes and of all types that these refer to. The generated packages define
+// many more, and each published definition costs memory while the server runs.
 func definitions(groups []native.Group, schemes ...*runtime.Scheme) common.GetOpenAPIDefinitions {
 	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		all := nativeopenapi.GetOpenAPIDefinitions(ref)
@@ -34,7 +34,7 @@ func definitions(groups []native.Group, schemes ...*runtime.Scheme) common.GetOp
 		maps.Copy(all, aggregatoropenapi.GetOpenAPIDefinitions(ref))
 		reachable := map[string]common.OpenAPIDefinition{}
 		for name := range all {
-			// The routes that every server has refer to these without any scheme.
+			// The common routes of every server refer to these types.
 			if strings.HasPrefix(name, "io.k8s.apimachinery.") {
 				include(reachable, all, name)
 			}
@@ -63,13 +63,13 @@ func modelName(goType reflect.Type) string {
 	return util.GetCanonicalTypeName(reflect.New(goType).Interface())
 }
 
-// servedSchemes are the schemes of all servers of the chain, the native kinds without their hub.
+// servedSchemes returns the schemes of all servers of the chain, without the hub types of built-in resources.
 func (o *completedOptions) servedSchemes() []*runtime.Scheme {
 	schemes := []*runtime.Scheme{o.kinds.NewServedScheme()}
-	if !o.WithoutCustomResources {
+	if !o.DisableCustomResources {
 		schemes = append(schemes, apiextensionsapiserver.Scheme)
 	}
-	if !o.WithoutAggregator {
+	if !o.DisableAggregator {
 		schemes = append(schemes, aggregatorscheme.Scheme)
 	}
 	return schemes

@@ -12,91 +12,98 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/featuregate"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 
 	"github.com/kube-annex/annex/controllers/leadership"
 	"github.com/kube-annex/annex/registry/native"
-	"github.com/kube-annex/annex/server/admission"
-	"github.com/kube-annex/annex/server/controlplane/controllers/bootstrappolicy"
-	"github.com/kube-annex/annex/server/controlplane/externalusers"
-	"github.com/kube-annex/annex/server/controlplane/inprocess"
-	"github.com/kube-annex/annex/server/gates"
-	"github.com/kube-annex/annex/server/options"
+	"github.com/kube-annex/annex/registry/quantities"
+	"github.com/kube-annex/annex/server/controlplane/bootstrappolicy"
+	"github.com/kube-annex/annex/server/featuregating/gates"
+	"github.com/kube-annex/annex/server/internal/authentication"
+	"github.com/kube-annex/annex/server/internal/options"
 )
 
 const (
-	// defaultPort is where a kube-apiserver listens, too.
-	defaultPort = 6443
-	// defaultEventTTL is as with a kube-apiserver.
+	// defaultPort and defaultEventTTL are those of kube-apiserver.
+	defaultPort     = 6443
 	defaultEventTTL = time.Hour
+	// defaultQuotaSyncPeriod is that of kube-controller-manager, and longer than any request.
+	defaultQuotaSyncPeriod = 5 * time.Minute
 )
 
-// Options configure a control plane.
+// Options configures a control plane.
 type Options struct {
-	Serving  options.Serving
-	Requests options.Requests
-	Audit    options.Audit
-	Features options.Features
-	Tracing  options.Tracing
-	// Leadership is for the controllers that run in one replica at a time. Without an Owner it is that of the embedded etcd.
-	Leadership options.Leadership
-	// Beside are further candidates of the process, which /healthz/leadership tells about as well. Whoever made them runs them.
-	Beside []*leadership.Candidate
-	// Gates are Annex's own feature gates.
+	Serving  Serving
+	Requests Requests
+	Audit    Audit
+	Features Features
+	Tracing  Tracing
+	// Leadership configures the controllers that run in the leader only. The default StoreID is that of the embedded etcd.
+	Leadership Leadership
+	// AdditionalElectors are electors of the same process that /healthz/leadership reports. The caller runs them.
+	AdditionalElectors []*leadership.Elector
+	// Gates are the feature gates of Annex.
 	Gates featuregate.MutableVersionedFeatureGate
+	// FeatureGate holds the feature gates of k8s.io/apiserver. The default is that library's DefaultFeatureGate.
+	FeatureGate featuregate.FeatureGate
+	// Metrics registers the metrics of the control plane. The default drops them.
+	Metrics MetricsRegistry
 
-	// EventTTL is for how long Events are kept after they were written.
+	// EventTTL is the time for which Events are kept after their last write.
 	EventTTL time.Duration
-	// Without names native kinds that are not served: neither they nor anything about them is in discovery, OpenAPI and the scheme. An
-	// empty Resource stands for the whole group. What needs a kind is off without it; see the package comment.
-	Without []schema.GroupResource
-	// Groups are kinds of one's own, which are served beside the native ones. Types that are not made for protobuf are stored as JSON.
-	Groups []native.Group
-	// WithoutCustomResources leaves CustomResourceDefinitions out, and WithoutAggregator APIServices.
-	WithoutCustomResources, WithoutAggregator bool
-	// WithoutControllers names controllers, of those that run in one replica at a time, that do not run.
-	WithoutControllers []string
+	// QuotaSyncPeriod is the time after which a charge to a ResourceQuota is reverted if its object is not stored.
+	QuotaSyncPeriod time.Duration
+	// DisabledResources lists built-in resources that are not served, and are not in discovery, OpenAPI and the scheme. An empty Resource
+	// disables the whole group. Parts of the server that need a disabled resource are off; see the package comment.
+	DisabledResources []schema.GroupResource
+	// AdditionalGroups are served beside the built-in ones. Types without protobuf are stored as JSON.
+	AdditionalGroups []native.Group
+	// DisableCustomResources disables CustomResourceDefinitions, and DisableAggregator APIServices.
+	DisableCustomResources, DisableAggregator bool
+	// DisabledControllers lists controllers that do not run, of those that run in the leader only.
+	DisabledControllers []string
 
-	// Admission says which admission plugins run. Those that need a native kind that is not served are left out.
-	Admission admission.Options
-	// ServiceAccounts says who vouches for service accounts.
+	// Admission selects admission plugins. Plugins that need a disabled resource are off.
+	Admission Admission
+	// ServiceAccounts configures the tokens of service accounts.
 	ServiceAccounts ServiceAccounts
-	// ExternalUsers says who else knows users.
-	ExternalUsers externalusers.Options
-	// Signing says who issues client certificates that were asked for.
+	// ExternalUsers configures the authentication of users by external issuers and webhooks.
+	ExternalUsers ExternalUsers
+	// Signing configures the signer of CertificateSigningRequests.
 	Signing Signing
-	// ClientCAFile holds the authorities of client certificates.
+	// ClientCAFile holds the certificate authorities of clients.
 	ClientCAFile string
-	// RequestHeader says which front proxies are believed. The aggregator's own certificate for extension servers is of them, too:
-	// they are told to believe its headers.
-	RequestHeader options.RequestHeader
-	// AuthorizationWebhook is asked about what roles do not allow.
+	// RequestHeader configures trusted front proxies. It has to trust ProxyClientCertFile too: extension servers read the same configuration.
+	RequestHeader RequestHeader
+	// AuthorizationWebhook authorizes requests that no role allows.
 	AuthorizationWebhook AuthorizationWebhook
-	// ProxyClientCertFile and ProxyClientKeyFile are what the aggregator shows to extension servers.
+	// ProxyClientCertFile and ProxyClientKeyFile hold the client certificate of the aggregator for extension servers.
 	ProxyClientCertFile, ProxyClientKeyFile string
 
-	// Policy is roles and bindings that there are from the start, besides those of every control plane; see controllers/bootstrappolicy.
+	// Policy holds roles and bindings that are created at start, in addition to those of every control plane.
 	Policy bootstrappolicy.Policy
-	// FlowSchemas are kept as those that Kubernetes suggests: as they are here, until somebody changes them; see controllers/flowcontrol.
+	// FlowSchemas are created, and kept as the suggested ones of Kubernetes: until a user changes them.
 	FlowSchemas []*flowcontrolv1.FlowSchema
 
-	// ServiceResolver finds the servers behind remote APIServices and webhooks. Without it there are none.
+	// ServiceResolver resolves the services of remote APIServices and webhooks. Without it none can be resolved.
 	ServiceResolver aggregatorapiserver.ServiceResolver
-	// InProcess finds services that are in this process, which get their requests without a connection. They need ProxyClientCertFile.
-	InProcess inprocess.Find
-	// Authenticators and Authorizers are asked after the built-in ones.
+	// LocalDispatch returns the handlers of services in this process, which receive requests without a connection. It needs ProxyClientCertFile.
+	LocalDispatch LocalHandlerResolver
+	// Authenticators and Authorizers are called after the built-in ones.
 	Authenticators []authenticator.Request
 	Authorizers    []authorizer.Authorizer
 }
 
-// NewOptions returns a control plane on port 6443 of all interfaces that nobody can sign in to yet.
+// NewOptions returns options for port 6443 of all interfaces, without any authenticator.
 func NewOptions() *Options {
 	return &Options{
 		Serving:       options.NewServing("", net.IPv4zero, defaultPort),
@@ -104,17 +111,18 @@ func NewOptions() *Options {
 		Audit:         options.NewAudit(),
 		Features:      options.NewFeatures(),
 		Leadership:    options.NewLeadership(),
-		ExternalUsers: externalusers.NewOptions(),
+		ExternalUsers: authentication.NewOptions(),
 		RequestHeader: options.NewRequestHeader(),
 		Signing:       NewSigning(),
 		Gates:         gates.New(),
 		EventTTL:      defaultEventTTL,
 
 		AuthorizationWebhook: NewAuthorizationWebhook(),
+		QuotaSyncPeriod:      defaultQuotaSyncPeriod,
 	}
 }
 
-// AddFlags adds flags under the names that a kube-apiserver has for them, and in its sections.
+// AddFlags adds flags with the names and sections of kube-apiserver.
 func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
 	o.Requests.AddFlags(sections.FlagSet("generic"))
 	o.Serving.AddFlags(sections.FlagSet("secure serving"))
@@ -133,20 +141,27 @@ func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
 	fs = sections.FlagSet("admission")
 	o.Admission.AddFlags(fs)
 	plugins := o.admissionOptions()
-	fs.StringSliceVar(&o.Admission.Without, "disable-admission-plugins", o.Admission.Without,
+	fs.StringSliceVar(&o.Admission.DisabledPlugins, "disable-admission-plugins", o.Admission.DisabledPlugins,
 		"Admission plugins that do not run. All that are not named here do:\n"+strings.Join(plugins.Names(), ", "))
 	o.Signing.AddFlags(sections.FlagSet("certificate signing"))
 	o.Leadership.AddFlags(sections.FlagSet("leader election"))
 	gates.AddFlag(sections.FlagSet("feature gates"), o.Gates)
 	o.Tracing.AddFlags(sections.FlagSet("traces"))
 	fs = sections.FlagSet("misc")
+	o.AddQuotaFlag(fs)
 	fs.DurationVar(&o.EventTTL, "event-ttl", o.EventTTL, "For how long Events are kept after they were written.")
 	fs.StringVar(&o.ProxyClientCertFile, "proxy-client-cert-file", o.ProxyClientCertFile,
 		"File with the certificate that this server shows to extension servers when it passes requests on, in PEM.")
 	fs.StringVar(&o.ProxyClientKeyFile, "proxy-client-key-file", o.ProxyClientKeyFile, "File with the key of --proxy-client-cert-file, in PEM.")
 }
 
-// Validate reports every mistake, files that cannot be read included.
+// AddQuotaFlag adds the flag of the quota controller, with the name in kube-controller-manager.
+func (o *Options) AddQuotaFlag(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.QuotaSyncPeriod, "resource-quota-sync-period", o.QuotaSyncPeriod,
+		"Time after which a charge to a ResourceQuota is taken back if its object is not stored. Must be longer than creations take.")
+}
+
+// Validate returns all errors, including those of files.
 func (o *Options) Validate() []error {
 	errs := o.Serving.Validate()
 	errs = append(errs, o.Requests.Validate()...)
@@ -159,10 +174,13 @@ func (o *Options) Validate() []error {
 	errs = append(errs, o.ServiceAccounts.Validate()...)
 	errs = append(errs, o.ExternalUsers.Validate(o.ServiceAccounts.Issuers)...)
 	errs = append(errs, o.Signing.Validate()...)
-	for _, unwanted := range o.WithoutControllers {
-		if names := controllerNames(); !slices.Contains(names, unwanted) {
+	for _, unwanted := range o.DisabledControllers {
+		if names := leaderControllerNames(); !slices.Contains(names, unwanted) {
 			errs = append(errs, fmt.Errorf("there is no controller %s to do without; there are %v", unwanted, names))
 		}
+	}
+	if o.QuotaSyncPeriod < time.Second {
+		errs = append(errs, fmt.Errorf("--resource-quota-sync-period is %s; set at least 1s", o.QuotaSyncPeriod))
 	}
 	if o.EventTTL < time.Second {
 		errs = append(errs, fmt.Errorf("--event-ttl is %s; set at least 1s", o.EventTTL))
@@ -181,7 +199,7 @@ func (o *Options) Validate() []error {
 	return errs
 }
 
-// CompletedOptions are options that have been found valid; only Complete makes them.
+// CompletedOptions are valid options; only Complete returns them.
 type CompletedOptions struct {
 	*completedOptions
 }
@@ -191,12 +209,15 @@ type completedOptions struct {
 	kinds native.Kinds
 }
 
-// Complete validates the options. The error lists every mistake.
+// Complete validates the options and sets defaults. The error lists all mistakes.
 func (o *Options) Complete() (CompletedOptions, error) {
+	if err := quantities.LimitCEL(); err != nil {
+		return CompletedOptions{}, err
+	}
 	errs := o.Validate()
-	kinds, err := native.Without(o.Without...)
+	kinds, err := native.WithoutResources(o.DisabledResources...)
 	if err == nil {
-		kinds, err = kinds.With(o.Groups...)
+		kinds, err = kinds.WithGroups(o.AdditionalGroups...)
 	}
 	if err != nil {
 		errs = append(errs, err)
@@ -204,16 +225,23 @@ func (o *Options) Complete() (CompletedOptions, error) {
 	if err := utilerrors.NewAggregate(errs); err != nil {
 		return CompletedOptions{}, err
 	}
-	completed := &completedOptions{Options: *o, kinds: kinds}
+	completed := *o
 	if completed.ServiceResolver == nil {
 		completed.ServiceResolver = noServices{}
 	}
-	return CompletedOptions{completed}, nil
+	if completed.FeatureGate == nil {
+		completed.FeatureGate = utilfeature.DefaultFeatureGate
+	}
+	if completed.Metrics == nil {
+		completed.Metrics = noMetrics{}
+	}
+	return CompletedOptions{&completedOptions{Options: completed, kinds: kinds}}, nil
 }
 
-// noServices is how services are resolved where nobody said how.
+// noServices resolves no services.
 type noServices struct{}
 
+// ResolveEndpoint implements aggregatorapiserver.ServiceResolver.
 func (noServices) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
 	return nil, fmt.Errorf("service %s/%s with port %d cannot be resolved: this control plane has no Service kind and was given no other way", namespace, name, port)
 }

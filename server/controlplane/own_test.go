@@ -131,7 +131,7 @@ func useGadgets(t *testing.T, h *host) {
 
 func TestKindsOfOnesOwn(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, func(o *controlplane.Options) { o.Groups = []native.Group{ownGroup()} })
+	h := startHost(t, func(o *controlplane.Options) { o.AdditionalGroups = []native.Group{ownGroup()} })
 	useGadgets(t, h)
 	if _, err := services(t, h.admin()).ApiregistrationV1().APIServices().Get(t.Context(), "v1.own.example.com", metav1.GetOptions{}); err != nil {
 		t.Errorf("the group has no APIService: %v", err)
@@ -144,16 +144,16 @@ func TestWithoutCustomResourcesAndAggregator(t *testing.T) {
 		adjust func(*controlplane.Options)
 		absent []string
 	}{
-		"without custom resources": {func(o *controlplane.Options) { o.WithoutCustomResources = true }, []string{"apiextensions.k8s.io"}},
-		"without the aggregator":   {func(o *controlplane.Options) { o.WithoutAggregator = true }, []string{"apiregistration.k8s.io"}},
-		"without both": {func(o *controlplane.Options) { o.WithoutCustomResources, o.WithoutAggregator = true, true }, []string{
+		"without custom resources": {func(o *controlplane.Options) { o.DisableCustomResources = true }, []string{"apiextensions.k8s.io"}},
+		"without the aggregator":   {func(o *controlplane.Options) { o.DisableAggregator = true }, []string{"apiregistration.k8s.io"}},
+		"without both": {func(o *controlplane.Options) { o.DisableCustomResources, o.DisableAggregator = true, true }, []string{
 			"apiextensions.k8s.io", "apiregistration.k8s.io",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := startHost(t, func(o *controlplane.Options) {
-				o.Groups = []native.Group{ownGroup()}
+				o.AdditionalGroups = []native.Group{ownGroup()}
 				tc.adjust(o)
 			})
 			useGadgets(t, h)
@@ -184,7 +184,7 @@ func TestGroupsOfOnesOwnHaveNamesOfTheirOwn(t *testing.T) {
 	o := newHost(t, nil).rawOptions()
 	taken := ownGroup()
 	taken.Version.Group = "coordination.k8s.io"
-	o.Groups = []native.Group{taken}
+	o.AdditionalGroups = []native.Group{taken}
 	if _, err := o.Complete(); err == nil || !strings.Contains(err.Error(), `the group "coordination.k8s.io" is there already`) {
 		t.Errorf("got %v, want an error that names the group", err)
 	}

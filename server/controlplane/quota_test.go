@@ -10,8 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	etcdclient "go.etcd.io/etcd/client/v3/kubernetes"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -239,7 +241,7 @@ func TestQuotasHoldInReplicas(t *testing.T) {
 
 func TestQuotasAreKeptRight(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := startHost(t, func(o *controlplane.Options) { o.QuotaSyncPeriod = 2 * time.Second })
 	t.Run("lowered below what is used", func(t *testing.T) {
 		t.Parallel()
 		l := h.limiting(t, "lowered")
@@ -335,6 +337,86 @@ func TestQuotasAreKeptRight(t *testing.T) {
 	})
 }
 
+// heldStore holds back the creation of the objects of a name.
+type heldStore struct {
+	etcdclient.Interface
+	name     string
+	released chan struct{}
+}
+
+func (s heldStore) OptimisticPut(ctx context.Context, key string, value []byte, expected int64, options etcdclient.PutOptions) (etcdclient.PutResponse, error) {
+	if strings.HasSuffix(key, "/"+s.name) {
+		select {
+		case <-s.released:
+		case <-ctx.Done():
+		}
+	}
+	return s.Interface.OptimisticPut(ctx, key, value, expected, options)
+}
+
+// TestQuotasKeepWhatIsOnItsWay has a creation take long after it was charged, while other objects come and go.
+func TestQuotasKeepWhatIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	held := heldStore{name: "held", released: make(chan struct{})}
+	var h *host
+	h = newHost(t, func(*controlplane.Options) {
+		held.Interface = h.backend.Client.Kubernetes
+		h.backend.Client.Kubernetes = held
+	})
+	h.start()
+	l := h.limiting(t, "slow")
+	// There is a kind of which it allows no more, by which it is seen that it is known to admission.
+	hard := map[string]int64{"secrets": 9, "count/leases.coordination.k8s.io": 0}
+	waitUsed := func(secrets int64) {
+		t.Helper()
+		l.waitUsed(t, "quota", hard, map[string]int64{"secrets": secrets, "count/leases.coordination.k8s.io": 0})
+	}
+	l.limit(t, "quota", hard)
+	l.waitRefused(t, leasesResource, "Lease")
+	for range 8 {
+		if err := l.create(t.Context(), secretsResource, "Secret"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slow := object(secretsResource, "Secret")
+	slow.SetGenerateName("")
+	slow.SetName(held.name)
+	created := make(chan error, 1)
+	go func() {
+		_, err := l.objects.Resource(secretsResource).Namespace(l.namespace).Create(t.Context(), slow, metav1.CreateOptions{})
+		created <- err
+	}()
+	waitUsed(9)
+	// Each deletion has the controller count, a while later.
+	secrets := l.objects.Resource(secretsResource).Namespace(l.namespace)
+	all, err := secrets.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, secret := range all.Items {
+		if err := secrets.Delete(t.Context(), secret.GetName(), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		waitUsed(int64(8 - i))
+	}
+	for range 8 {
+		if err := l.create(t.Context(), secretsResource, "Secret"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := exceeded(l.create(t.Context(), secretsResource, "Secret")); err != nil {
+		t.Errorf("one more than the quota allows: %v", err)
+	}
+	close(held.released)
+	if err := <-created; err != nil {
+		t.Errorf("the creation that was charged first: %v", err)
+	}
+	if got := l.number(t, secretsResource); got != 9 {
+		t.Errorf("there are %d secrets, want 9", got)
+	}
+	waitUsed(9)
+}
+
 // TestQuotaForAKindThatIsNotThereYet limits a custom kind before it is defined, and after it was deleted and defined again.
 func TestQuotaForAKindThatIsNotThereYet(t *testing.T) {
 	t.Parallel()
@@ -374,7 +456,9 @@ func TestQuotaForAKindThatIsNotThereYet(t *testing.T) {
 
 func TestNoQuotasWithoutTheKind(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, func(o *controlplane.Options) { o.Without = []schema.GroupResource{{Resource: "resourcequotas"}} })
+	h := startHost(t, func(o *controlplane.Options) {
+		o.DisabledResources = []schema.GroupResource{{Resource: "resourcequotas"}}
+	})
 	if err := h.limiting(t, "free").create(t.Context(), secretsResource, "Secret"); err != nil {
 		t.Error(err)
 	}

@@ -19,8 +19,8 @@ import (
 	applyrbacv1 "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kube-annex/annex/server/certificates/pki"
 	"github.com/kube-annex/annex/server/controlplane"
-	"github.com/kube-annex/annex/server/pki"
 )
 
 func allow(verbs, group string, resources ...string) rbacv1.PolicyRule {
@@ -381,7 +381,7 @@ func TestRolesAreAggregated(t *testing.T) {
 // TestWithoutRolesOnlyAuthorizersInCodeDecide switches the group off.
 func TestWithoutRolesOnlyAuthorizersInCodeDecide(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, func(o *controlplane.Options) { o.Without = []schema.GroupResource{{Group: rbacv1.GroupName}} })
+	h := startHost(t, func(o *controlplane.Options) { o.DisabledResources = []schema.GroupResource{{Group: rbacv1.GroupName}} })
 	if _, err := core(t, h.as("somebody")).Discovery().ServerVersion(); !apierrors.IsForbidden(err) {
 		t.Errorf("somebody: got %v, want 403", err)
 	}

@@ -12,36 +12,37 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"github.com/kube-annex/annex/server/controlplane/serviceaccounts"
-	"github.com/kube-annex/annex/server/options"
+	"github.com/kube-annex/annex/server/controlplane/internal/serviceaccounts"
+	"github.com/kube-annex/annex/server/internal/options"
 )
 
 const (
-	// minTokenMaximum and maxTokenMaximum bound --service-account-max-token-expiration, as with a kube-apiserver.
+	// minTokenMaximum and maxTokenMaximum bound --service-account-max-token-expiration, as in kube-apiserver.
 	minTokenMaximum = time.Hour
 	maxTokenMaximum = (1 << 32) * time.Second
 )
 
-// ServiceAccounts configure who vouches for service accounts. Without an issuer they have no tokens.
+// ServiceAccounts configures the tokens of service accounts. Without an issuer there are none.
 type ServiceAccounts struct {
-	// Issuers are those whose tokens are taken; the first one is named in tokens that are issued here.
+	// Issuers lists the accepted issuers; the first one issues new tokens.
 	Issuers []string
-	// SigningKeyFile holds the key that signs tokens, and KeyFiles further ones that verify them. Both may be replaced while serving.
+	// SigningKeyFile holds the key that signs tokens, and KeyFiles additional keys that verify them. The files may be replaced while serving.
 	SigningKeyFile string
 	KeyFiles       []string
-	// Audiences are whom tokens for this server are meant for; without any, the issuers.
+	// Audiences lists the audiences of this server; the default is Issuers.
 	Audiences []string
-	// MaxTokenExpiration is what longer lifetimes are shortened to; 0 means that they are not.
+	// MaxTokenExpiration is the maximum lifetime of a token; 0 means no maximum.
 	MaxTokenExpiration time.Duration
-	// KeysURI is where others are told to find the keys; empty means at this server.
+	// KeysURI is the published address of the keys; the default is an address of this server.
 	KeysURI string
-	// RootCAFile holds what clients inside verify this server by, in PEM. It is published in every namespace. Without it that is done
-	// with a serving certificate that is its own authority, and else not at all.
+	// RootCAFile holds the certificate authorities of the serving certificate, in PEM, for the ConfigMap kube-root-ca.crt of every namespace.
+	// The default is the serving certificate if it is self-signed; otherwise nothing is published.
 	RootCAFile string
 }
 
-// AddFlags adds flags under the names that a kube-apiserver and a kube-controller-manager have for them.
+// AddFlags adds flags with the names in kube-apiserver and kube-controller-manager.
 func (a *ServiceAccounts) AddFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&a.Issuers, "service-account-issuer", a.Issuers,
 		"Identifier of the issuer of service account tokens. Only an https URL is told to others at /.well-known/openid-configuration. May be repeated: the first one issues, all are taken.")
@@ -59,7 +60,7 @@ func (a *ServiceAccounts) AddFlags(fs *pflag.FlagSet) {
 		"File with the authorities of this server's certificate, in PEM. They are published in every namespace as the ConfigMap kube-root-ca.crt.")
 }
 
-// Validate reports every mistake, files that cannot be read included.
+// Validate returns all errors, including those of files.
 func (a *ServiceAccounts) Validate() []error {
 	errs := a.validateIssuers()
 	if len(a.Issuers) > 0 && a.SigningKeyFile == "" && len(a.KeyFiles) == 0 {
@@ -107,7 +108,7 @@ func (a *ServiceAccounts) validateIssuers() []error {
 	return errs
 }
 
-// audiences are whom tokens for this server are meant for.
+// audiences returns the audiences of this server.
 func (a *ServiceAccounts) audiences() []string {
 	if len(a.Audiences) > 0 {
 		return a.Audiences
@@ -115,7 +116,7 @@ func (a *ServiceAccounts) audiences() []string {
 	return a.Issuers
 }
 
-// tokens returns what issues and judges tokens, or nil where there are none.
+// tokens returns the issuer and authenticator of tokens, or nil without an issuer.
 func (o *completedOptions) tokens() (*serviceaccounts.Tokens, error) {
 	a := o.ServiceAccounts
 	if len(a.Issuers) == 0 || !o.serve(serviceAccountKind) {
@@ -126,19 +127,19 @@ func (o *completedOptions) tokens() (*serviceaccounts.Tokens, error) {
 		Audiences: a.audiences(), MaxLifetime: a.MaxTokenExpiration,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("load the keys of service account tokens: %w", err)
+		return nil, fmt.Errorf("read the keys of service account tokens: %w", err)
 	}
 	return tokens, nil
 }
 
-// serveIssuer tells others by which keys tokens are verified.
-func (s *Server) serveIssuer(c *chain) {
-	if s.tokens == nil {
+// serveIssuer publishes the keys that verify tokens of service accounts.
+func (c *completedConfig) serveIssuer(server *genericapiserver.GenericAPIServer) {
+	if c.authentication.tokens == nil {
 		return
 	}
-	keysURI := s.options.ServiceAccounts.KeysURI
+	keysURI := c.options.ServiceAccounts.KeysURI
 	if keysURI == "" {
-		keysURI = "https://" + c.native.ExternalAddress + serviceaccounts.KeysPath
+		keysURI = "https://" + server.ExternalAddress + serviceaccounts.KeysPath
 	}
-	s.tokens.ServeDiscovery(c.native.Handler.NonGoRestfulMux, keysURI)
+	c.authentication.tokens.ServeDiscovery(server.Handler.NonGoRestfulMux, keysURI)
 }

@@ -168,7 +168,7 @@ func TestAccountsWithoutOtherKinds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, _ := startIssuer(t, func(o *controlplane.Options) { o.Without = tc.without })
+			h, _ := startIssuer(t, func(o *controlplane.Options) { o.DisabledResources = tc.without })
 			path := h.url + "/api/v1/namespaces/default/serviceaccounts/default/token"
 			if tc.tokens == http.StatusCreated {
 				eventually(t, func() error {

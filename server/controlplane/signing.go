@@ -4,7 +4,6 @@
 package controlplane
 
 import (
-	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -12,10 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"k8s.io/utils/clock"
-
-	"github.com/kube-annex/annex/server/controlplane/controllers/certificates"
-	"github.com/kube-annex/annex/server/pki"
+	"github.com/kube-annex/annex/server/certificates/pki"
 )
 
 const (
@@ -23,18 +19,18 @@ const (
 	minSigningDuration     = 10 * time.Minute
 )
 
-// Signing configures who issues client certificates for approved CertificateSigningRequests.
+// Signing configures the signer of client certificates for approved CertificateSigningRequests.
 type Signing struct {
-	// CertFile and KeyFile are the authority, one of those in Options.ClientCAFile. Without them nobody signs.
+	// CertFile and KeyFile hold a certificate authority of Options.ClientCAFile. Without them nothing is signed.
 	CertFile, KeyFile string
-	// Duration is how long certificates are valid at most, and where a request says nothing.
+	// Duration is the maximum and default validity of certificates.
 	Duration time.Duration
 }
 
-// NewSigning returns that nobody signs, and a year for certificates once somebody does.
+// NewSigning returns options without a signer, and a validity of one year.
 func NewSigning() Signing { return Signing{Duration: defaultSigningDuration} }
 
-// AddFlags adds flags under the names that a kube-controller-manager has for them.
+// AddFlags adds flags with the names in kube-controller-manager.
 func (s *Signing) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.CertFile, "cluster-signing-cert-file", s.CertFile,
 		"File with the authority that issues client certificates for approved CertificateSigningRequests of the signer kubernetes.io/kube-apiserver-client, in PEM. Without it they stay unsigned.")
@@ -42,7 +38,7 @@ func (s *Signing) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&s.Duration, "cluster-signing-duration", s.Duration, "How long such certificates are valid. Requests may ask for less.")
 }
 
-// Validate reports every mistake, files that cannot be read included.
+// Validate returns all errors, including those of files.
 func (s *Signing) Validate() []error {
 	var errs []error
 	switch {
@@ -59,24 +55,14 @@ func (s *Signing) Validate() []error {
 	return errs
 }
 
-// signs tells whether there is a signer.
+// signs reports whether there is a signer.
 func (s *Signing) signs() bool { return s.CertFile != "" }
 
-// issue reads the authority anew each time: it may have been renewed.
+// issue signs a request. It reads the authority each time, since the files may have been replaced.
 func (s *Signing) issue(request *x509.CertificateRequest, usage x509.KeyUsage, uses []x509.ExtKeyUsage, validity time.Duration) ([]byte, error) {
 	authority, err := pki.ReadSigner(s.CertFile, s.KeyFile)
 	if err != nil {
 		return nil, err
 	}
 	return authority.Answer(request, usage, uses, validity)
-}
-
-func (s *Server) certificateSigner(t *term) (func(context.Context) error, error) {
-	signing := s.options.Signing
-	authority := certificates.Authority{Issue: signing.issue, Validity: signing.Duration}
-	return certificates.NewSigner(authority, t.informers.Certificates().V1().CertificateSigningRequests(), t.client.CertificatesV1()).Run, nil
-}
-
-func (s *Server) certificateCleaner(t *term) (func(context.Context) error, error) {
-	return certificates.NewCleaner(t.informers.Certificates().V1().CertificateSigningRequests(), t.client.CertificatesV1(), clock.RealClock{}).Run, nil
 }

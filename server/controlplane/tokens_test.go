@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/kube-annex/annex/server/certificates/pki"
 	"github.com/kube-annex/annex/server/controlplane"
-	"github.com/kube-annex/annex/server/pki"
 )
 
 const issuer = "https://annex.test"

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
-	"github.com/kube-annex/annex/server/admission/admissiontest"
+	"github.com/kube-annex/annex/server/admissiontest"
 )
 
 // TestPoliciesAreTypeChecked has expressions about a native and a custom kind checked against their schemas.

@@ -41,7 +41,7 @@ func TestGroupsCanBeSwitchedOff(t *testing.T) {
 	for name, tc := range switchable {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := startHost(t, func(o *controlplane.Options) { o.Without = []schema.GroupResource{{Group: tc.version.Group}} })
+			h := startHost(t, func(o *controlplane.Options) { o.DisabledResources = []schema.GroupResource{{Group: tc.version.Group}} })
 			client := core(t, h.admin())
 			path := "/apis/" + tc.version.String()
 			if tc.version.Group == "" {
@@ -69,7 +69,7 @@ func TestGroupsCanBeSwitchedOff(t *testing.T) {
 func TestKindsCanBeSwitchedOff(t *testing.T) {
 	t.Parallel()
 	secrets := schema.GroupResource{Resource: "secrets"}
-	h := startHost(t, func(o *controlplane.Options) { o.Without = []schema.GroupResource{secrets} })
+	h := startHost(t, func(o *controlplane.Options) { o.DisabledResources = []schema.GroupResource{secrets} })
 	client := core(t, h.admin())
 	found := served(t, client)
 	for resource, want := range map[string]bool{"secrets": false, "configmaps": true, "namespaces": true} {
@@ -87,7 +87,7 @@ func TestUnknownKindsCannotBeSwitchedOff(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)
 	o := h.rawOptions()
-	o.Without = []schema.GroupResource{{Resource: "pods"}}
+	o.DisabledResources = []schema.GroupResource{{Resource: "pods"}}
 	if _, err := o.Complete(); err == nil || !strings.Contains(err.Error(), `there is no native kind "pods" in the group ""`) {
 		t.Errorf("got %v, want an error that names pods", err)
 	}
@@ -95,7 +95,7 @@ func TestUnknownKindsCannotBeSwitchedOff(t *testing.T) {
 
 func TestControllersCanBeSwitchedOff(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, func(o *controlplane.Options) { o.WithoutControllers = []string{"flow-control-objects"} })
+	h := startHost(t, func(o *controlplane.Options) { o.DisabledControllers = []string{"flow-control-objects"} })
 	client := core(t, h.admin())
 	if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "served"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestControllersCanBeSwitchedOff(t *testing.T) {
 		t.Errorf("%d flow schemas were made, %v", len(list.Items), err)
 	}
 	o := h.rawOptions()
-	o.WithoutControllers = []string{"pods"}
+	o.DisabledControllers = []string{"pods"}
 	if _, err := o.Complete(); err == nil || !strings.Contains(err.Error(), "there is no controller pods to do without; there are [remote-availability") {
 		t.Errorf("got %v, want an error that names the controllers there are", err)
 	}
@@ -118,7 +118,9 @@ func TestControllersCanBeSwitchedOff(t *testing.T) {
 // TestControllersRunWithoutLeases has the controllers work that campaign for a Lease otherwise.
 func TestControllersRunWithoutLeases(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, func(o *controlplane.Options) { o.Without = []schema.GroupResource{{Group: "coordination.k8s.io"}} })
+	h := startHost(t, func(o *controlplane.Options) {
+		o.DisabledResources = []schema.GroupResource{{Group: "coordination.k8s.io"}}
+	})
 	client := core(t, h.admin())
 	eventually(t, func() error {
 		_, err := client.FlowcontrolV1().FlowSchemas().Get(t.Context(), "catch-all", metav1.GetOptions{})

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/utils/clock"
 
-	"github.com/kube-annex/annex/registry/resource"
+	"github.com/kube-annex/annex/registry/storage"
 )
 
 // compactionInterval is how long old revisions are kept at least, as in other apiservers.
@@ -29,18 +29,18 @@ type Backend struct {
 	Client *kubernetes.Client
 	// Transport is for what dials by itself, such as the metrics of the database size.
 	Transport storagebackend.TransportConfig
-	// Owner is the id of the data directory, which only one process has at a time; empty where etcd is external. Whoever was
+	// StoreID is the id of the data directory, which only one process has at a time; empty where etcd is external. Whoever was
 	// the owner before is dead.
-	Owner string
+	StoreID string
 
 	encryptionConfig string
 	encryptionReload bool
 	compactor        etcd3.Compactor
 	failed           chan error
 	health           recentHealth
-	// reach says why an external etcd is not reached; nil where etcd is embedded.
-	reach func(context.Context) error
-	space *spaceKeeper
+	// ping returns why an external etcd cannot be reached; nil if etcd is embedded.
+	ping       func(context.Context) error
+	quotaAlarm *quotaAlarm
 	// stops run in reverse order. Servers add theirs side by side.
 	stopsLock sync.Mutex
 	stops     []func()
@@ -74,9 +74,9 @@ func (b *Backend) start(ctx context.Context, c CompletedOptions) error {
 	if err != nil {
 		return err
 	}
-	plain.KV = etcd3.NewETCDLatencyTracker(plain.KV)
-	guarded := resource.GuardClient(kubernetes.Client{Client: plain}, plain.KV)
-	b.Client = &kubernetes.Client{Client: plain, Kubernetes: clearErrors{Interface: guarded, maxBytes: embeddedMaxBytes, onFull: b.space.wake, external: b.space == nil}}
+	b.Client = storage.NewClient(plain, func(client kubernetes.Interface) kubernetes.Interface {
+		return errorTranslator{Interface: client, maxBytes: embeddedMaxBytes, onFull: b.quotaAlarm.wake, external: b.quotaAlarm == nil}
+	})
 
 	compactor := etcd3.NewCompactor(plain, compactionInterval, clock.RealClock{}, nil)
 	b.compactor = compactor
@@ -103,7 +103,7 @@ func (b *Backend) Stop() {
 // StopWithin stops an embedded etcd as Stop does, but returns after the time at the latest. It is for a process that has to end
 // while servers still run; an external etcd has nothing to gain from it.
 func (b *Backend) StopWithin(limit time.Duration) {
-	if b.Owner == "" {
+	if b.StoreID == "" {
 		return
 	}
 	stopped := make(chan struct{})

@@ -17,7 +17,7 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 
-	"github.com/kube-annex/annex/server/pki"
+	"github.com/kube-annex/annex/server/certificates/pki"
 )
 
 // cutter is a way to a server whose connections can be cut.

@@ -34,7 +34,7 @@ const (
 	progressInterval = 5 * time.Second
 	// lockInterval is how often the data directory is looked at.
 	lockInterval = 2 * time.Second
-	// closeTimeout bounds the wait for an etcd that died.
+	// closeTimeout bounds the wait for an etcd that died, or lost its directory.
 	closeTimeout = 5 * time.Second
 )
 
@@ -43,7 +43,7 @@ func (b *Backend) embed(ctx context.Context, c CompletedOptions) (*clientv3.Clie
 	lock := c.Lock
 	if lock == nil {
 		var err error
-		if lock, err = LockDataDir(c.dataDir); err != nil {
+		if lock, err = waitForDataDir(ctx, c.dataDir, c.LockTimeout); err != nil {
 			return nil, err
 		}
 		b.onStop(func() {
@@ -53,15 +53,15 @@ func (b *Backend) embed(ctx context.Context, c CompletedOptions) (*clientv3.Clie
 		})
 	}
 	var err error
-	if b.Owner, err = directoryID(c.dataDir); err != nil {
+	if b.StoreID, err = directoryID(c.dataDir); err != nil {
 		return nil, err
 	}
 	socket, err := b.socketPath(c.dataDir)
 	if err != nil {
 		return nil, err
 	}
-	if err = checkLog(dataOf(c.dataDir)); err != nil {
-		return nil, fmt.Errorf("start etcd in %s: %w", c.dataDir, readable(err))
+	if err = checkWAL(dataOf(c.dataDir)); err != nil {
+		return nil, fmt.Errorf("start etcd in %s: %w", c.dataDir, dataError(err))
 	}
 	died := make(chan string, 1)
 	server, err := launch(embeddedConfig(c, socket, newLogger(klog.FromContext(ctx), died)), died)
@@ -72,15 +72,15 @@ func (b *Backend) embed(ctx context.Context, c CompletedOptions) (*clientv3.Clie
 	running := context.WithoutCancel(ctx)
 	watching, stopWatching := context.WithCancel(running)
 	watched := make(chan struct{})
-	var dead bool
+	var limited bool
 	b.onStop(func() {
 		stopWatching()
 		<-watched
-		closeServer(server, dead)
+		closeServer(server, limited)
 	})
 	go func() {
 		defer close(watched)
-		dead = b.watchServer(watching, server, lock, died)
+		limited = b.watchServer(watching, server, lock, died)
 	}()
 
 	select {
@@ -112,7 +112,7 @@ func launch(config *embed.Config, died <-chan string) (*embed.Etcd, error) {
 	}()
 	select {
 	case out := <-results:
-		return out.server, readable(out.err)
+		return out.server, dataError(out.err)
 	case message := <-died:
 		return nil, unreadable(message)
 	}
@@ -122,7 +122,7 @@ func unreadable(why string) error {
 	return fmt.Errorf("its data cannot be read: %s; restore the directory from a backup or choose another --data-dir", why)
 }
 
-// watchServer reports an etcd that ends although nobody stopped it, or loses its directory. It returns whether etcd is dead.
+// watchServer reports an etcd that ends although nobody stopped it, or loses its directory. It returns whether etcd may never be down.
 func (b *Backend) watchServer(ctx context.Context, server *embed.Etcd, lock *Lock, died <-chan string) bool {
 	ticker := time.NewTicker(lockInterval)
 	defer ticker.Stop()
@@ -145,15 +145,15 @@ func (b *Backend) watchServer(ctx context.Context, server *embed.Etcd, lock *Loc
 		case <-ticker.C:
 			if err := lock.check(); err != nil {
 				b.failed <- err
-				return false
+				return true
 			}
 		}
 	}
 }
 
-// closeServer waits for etcd to be down, except for one whose goroutines died and can not be waited for.
-func closeServer(server *embed.Etcd, dead bool) {
-	if !dead {
+// closeServer waits for etcd to be down, but not longer than closeTimeout for one whose goroutines died or whose directory is gone.
+func closeServer(server *embed.Etcd, limited bool) {
+	if !limited {
 		server.Close()
 		return
 	}
@@ -184,8 +184,8 @@ func (b *Backend) directClient(ctx context.Context, server *embed.Etcd, socket s
 	client.KV = directKV{KV: direct.KV, socket: client.KV}
 	client.Watcher, client.Lease = direct.Watcher, direct.Lease
 	b.Transport = storagebackend.TransportConfig{ServerList: []string{endpoint}}
-	b.space = newSpaceKeeper(server.Server, client, quota)
-	b.onStop(b.space.start(ctx))
+	b.quotaAlarm = newQuotaAlarm(server.Server, client, quota)
+	b.onStop(b.quotaAlarm.start(ctx))
 	return client, nil
 }
 

@@ -219,7 +219,7 @@ func TestFailedTellsOfALostDataDir(t *testing.T) {
 func TestFailedTellsOfADeadEtcd(t *testing.T) {
 	t.Parallel()
 	b := startEmbedded(t, t.TempDir())
-	b.space.server.HardStop()
+	b.quotaAlarm.server.HardStop()
 	select {
 	case err := <-b.Failed():
 		wantError(t, err, "etcd ended")
@@ -346,4 +346,37 @@ func TestSharedClientWatchesAndLeases(t *testing.T) {
 	if diff := cmp.Diff([]string{"value"}, streamed); diff != "" {
 		t.Errorf("streamed list (-want,+got):\n%s", diff)
 	}
+}
+
+// TestStopIsLimitedWithoutTheDirectory has a store that does not close, as on a file system that does not answer.
+func TestStopIsLimitedWithoutTheDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := startEmbedded(t, dir)
+	server := b.quotaAlarm.server
+	reader := server.Backend().ConcurrentReadTx()
+	reader.RLock()
+	if err := os.Remove(filepath.Join(dir, "lock")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-b.Failed():
+		wantError(t, err, dir, "was removed or replaced while it was in use")
+	case <-time.After(30 * time.Second):
+		t.Error("the removal of the lock was not noticed")
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		b.Stop()
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(closeTimeout + 30*time.Second):
+		t.Error("stopping waits for the store to be closed")
+	}
+	reader.RUnlock()
+	// The files are in use until then.
+	<-server.StopNotify()
+	<-stopped
 }

@@ -23,7 +23,9 @@ var childDataDir = flag.String("child-data-dir", "", "data directory that TestCh
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		// Upstream's reloading transformers wait for a server that these tests do not run.
-		goleak.IgnoreTopFunction("context.(*cancelCtx).propagateCancel.func2"))
+		goleak.IgnoreTopFunction("context.(*cancelCtx).propagateCancel.func2"),
+		// Upstream's timer of a read of the watch cache, which ends after 3 s.
+		goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"))
 }
 
 // TestChild does nothing unless startChild runs it.

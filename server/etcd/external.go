@@ -60,7 +60,7 @@ func (b *Backend) connect(ctx context.Context, c CompletedOptions) (*clientv3.Cl
 	b.Transport = storagebackend.TransportConfig{
 		ServerList: c.Servers, CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.CAFile,
 	}
-	b.reach = func(ctx context.Context) error { return reach(ctx, c.Servers, security) }
+	b.ping = func(ctx context.Context) error { return ping(ctx, c.Servers, security) }
 	return client, waitForAnswer(ctx, client, c.Servers, security)
 }
 
@@ -69,7 +69,7 @@ func waitForAnswer(ctx context.Context, client *clientv3.Client, servers []strin
 	reason := errors.New("not asked yet")
 	for {
 		// The client tries again by itself until time is up, and then does not say why.
-		err := reach(ctx, servers, security)
+		err := ping(ctx, servers, security)
 		if err == nil {
 			err = probe(ctx, client, probeTimeout)
 		}
@@ -79,9 +79,9 @@ func waitForAnswer(ctx context.Context, client *clientv3.Client, servers []strin
 			}
 			return nil
 		}
-		if ctx.Err() != nil {
+		if end := ended(ctx); end != nil {
 			// What failed now failed for the context.
-			return fmt.Errorf("waiting for etcd at %s: %w; last reason: %w", strings.Join(servers, ","), ctx.Err(), reason)
+			return fmt.Errorf("waiting for etcd at %s: %w; last reason: %w", strings.Join(servers, ","), end, reason)
 		}
 		reason = err
 		if time.Since(said) >= sayInterval {
@@ -95,11 +95,19 @@ func waitForAnswer(ctx context.Context, client *clientv3.Client, servers []strin
 	}
 }
 
-// reach connects to the servers until one accepts, or says what each did instead.
-func reach(ctx context.Context, servers []string, security *tls.Config) error {
+// ended returns why the context is over. A connection may time out at the context's deadline before the context's own timer fires.
+func ended(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
+
+// ping connects to the servers until one accepts, or returns the errors of all.
+func ping(ctx context.Context, servers []string, security *tls.Config) error {
 	var errs []error
 	for _, server := range servers {
-		err := reachOne(ctx, server, security)
+		err := pingServer(ctx, server, security)
 		if err == nil {
 			return nil
 		}
@@ -108,7 +116,7 @@ func reach(ctx context.Context, servers []string, security *tls.Config) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-func reachOne(ctx context.Context, server string, security *tls.Config) error {
+func pingServer(ctx context.Context, server string, security *tls.Config) error {
 	parsed, err := url.Parse(server)
 	if err != nil {
 		return err

@@ -36,9 +36,9 @@ func (b *Backend) HealthCheck() healthz.HealthChecker {
 		}
 		// The answer is for others too, so it does not depend on one request's patience.
 		h.last = probe(context.Background(), b.Client.Client, probeTimeout)
-		if h.last != nil && b.reach != nil {
+		if h.last != nil && b.ping != nil {
 			// The client tries again by itself until time is up, and then does not say why.
-			if err := b.reach(context.Background()); err != nil {
+			if err := b.ping(context.Background()); err != nil {
 				h.last = err
 			}
 		}
@@ -54,7 +54,7 @@ func (b *Backend) HealthCheck() healthz.HealthChecker {
 // restart would follow, which does not help. In readyz the server would get no requests, and so not the deletes that do help.
 func (b *Backend) SpaceCheck() healthz.HealthChecker {
 	return healthz.NamedCheck("etcd-space", func(*http.Request) error {
-		if reason := b.space.reason(); reason != "" {
+		if reason := b.quotaAlarm.reason(); reason != "" {
 			return errors.New(reason)
 		}
 		return nil

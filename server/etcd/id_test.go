@@ -14,8 +14,8 @@ func TestADataDirectoryKeepsItsID(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first := startEmbedded(t, dir)
-	if len(first.Owner) < 16 || strings.ContainsAny(first.Owner, "_;/ \n") {
-		t.Errorf("the owner is %q, want an id that can be part of a holder's identity", first.Owner)
+	if len(first.StoreID) < 16 || strings.ContainsAny(first.StoreID, "_;/ \n") {
+		t.Errorf("the owner is %q, want an id that can be part of a holder's identity", first.StoreID)
 	}
 	info, err := os.Stat(filepath.Join(dir, "id"))
 	if err != nil {
@@ -26,13 +26,13 @@ func TestADataDirectoryKeepsItsID(t *testing.T) {
 	}
 	first.Stop()
 	second := startEmbedded(t, dir)
-	if second.Owner != first.Owner {
-		t.Errorf("the owner after a restart is %q, before it was %q", second.Owner, first.Owner)
+	if second.StoreID != first.StoreID {
+		t.Errorf("the owner after a restart is %q, before it was %q", second.StoreID, first.StoreID)
 	}
 	second.Stop()
 
-	if other := startEmbedded(t, t.TempDir()); other.Owner == first.Owner {
-		t.Errorf("another directory has the same owner %q", other.Owner)
+	if other := startEmbedded(t, t.TempDir()); other.StoreID == first.StoreID {
+		t.Errorf("another directory has the same owner %q", other.StoreID)
 	}
 }
 

@@ -4,6 +4,7 @@
 package etcd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,46 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
 )
+
+const (
+	// lockTimeout is how long a new process waits for the one before it: somewhat longer than the pods of artifacts/deploy get to end, and
+	// shorter than they get to start.
+	lockTimeout = 80 * time.Second
+	// lockRetry is the interval of attempts meanwhile.
+	lockRetry = 200 * time.Millisecond
+)
+
+// errInUse reports that another process, or another part of this one, has the lock.
+var errInUse = errors.New("stop it or choose another --data-dir")
+
+// waitForDataDir is LockDataDir, and tries again for the time given while the directory is in use.
+func waitForDataDir(ctx context.Context, dir string, timeout time.Duration) (*Lock, error) {
+	lock, err := LockDataDir(dir)
+	if !errors.Is(err, errInUse) || timeout <= 0 {
+		return lock, err
+	}
+	klog.FromContext(ctx).Info("Waiting for the data directory to become free", "reason", err.Error(), "timeout", timeout)
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	ticker := time.NewTicker(lockRetry)
+	defer ticker.Stop()
+	for errors.Is(err, errInUse) {
+		select {
+		case <-ticker.C:
+			lock, err = LockDataDir(dir)
+		case <-waiting.Done():
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("wait for the data directory: %w", ctx.Err())
+			}
+			return nil, fmt.Errorf("after %s: %w", timeout, err)
+		}
+	}
+	return lock, err
+}
 
 // Lock is the right to use a data directory.
 type Lock struct {
@@ -23,7 +63,7 @@ type Lock struct {
 }
 
 // LockDataDir makes the directory where it is missing, closes it to others (mode 0700) and takes its lock, which ends with the
-// process at the latest; the error names the process that holds it. A directory in the format of a newer version is refused.
+// process at the latest; the error names the process that holds it, if that can be known. A directory in the format of a newer version is refused.
 func LockDataDir(dir string) (*Lock, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -80,7 +120,7 @@ func takeLock(dir string) (*Lock, error) {
 		holder := holderOf(file)
 		closeErr := file.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, errors.Join(fmt.Errorf("data directory %s is in use by %s; stop it or choose another --data-dir", dir, holder), closeErr)
+			return nil, errors.Join(fmt.Errorf("data directory %s is in use by %s; %w", dir, holder, errInUse), closeErr)
 		}
 		return nil, errors.Join(fmt.Errorf("lock data directory %s: %w", dir, err), closeErr)
 	}
@@ -124,10 +164,38 @@ func (l *Lock) check() error {
 	return nil
 }
 
+// holderOf names the process that the lock file names if it has the file open here. In another PID namespace, as in the container of
+// another pod, the number is of no process, or of another one.
 func holderOf(file *os.File) string {
+	const unknown = "another process"
 	content, err := io.ReadAll(io.LimitReader(file, 32))
-	if err != nil || len(content) == 0 {
-		return "another process"
+	if err != nil {
+		return unknown
 	}
-	return "process " + strings.TrimSpace(string(content))
+	process, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		return unknown
+	}
+	lock, err := file.Stat()
+	if err != nil {
+		return unknown
+	}
+	descriptors := filepath.Join("/proc", strconv.Itoa(process), "fd")
+	entries, err := os.ReadDir(descriptors)
+	if err != nil {
+		return unknown
+	}
+	holds := 0
+	for _, entry := range entries {
+		if opened, err := os.Stat(filepath.Join(descriptors, entry.Name())); err == nil && os.SameFile(opened, lock) {
+			holds++
+		}
+	}
+	if process == os.Getpid() {
+		holds-- // the file that is being read
+	}
+	if holds <= 0 {
+		return unknown
+	}
+	return fmt.Sprintf("process %d", process)
 }

@@ -4,12 +4,19 @@
 package etcd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 )
 
 func TestLockNamesItsHolder(t *testing.T) {
@@ -22,8 +29,8 @@ func TestLockNamesItsHolder(t *testing.T) {
 	_, err = LockDataDir(dir)
 	wantError(t, err, fmt.Sprintf("data directory %s is in use by process %d; stop it or choose another --data-dir", dir, os.Getpid()))
 
-	_, err = complete(t, dir).Start(t.Context())
-	wantError(t, err, "is in use by process")
+	_, err = complete(t, dir, func(o *Options) { o.LockTimeout = time.Millisecond }).Start(t.Context())
+	wantError(t, err, "after 1ms", "is in use by process")
 
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
@@ -33,6 +40,66 @@ func TestLockNamesItsHolder(t *testing.T) {
 	}
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestLockNamesNoProcessOfAnotherPIDNamespace has the lock name process 1, as the process of a container does.
+func TestLockNamesNoProcessOfAnotherPIDNamespace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	lock, err := LockDataDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range []string{"1\n", "", "4194305\n", "x\n"} {
+		if err := os.WriteFile(filepath.Join(dir, "lock"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err = LockDataDir(dir)
+		wantError(t, err, "is in use by another process; stop it")
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStartWaitsForTheProcessBefore replaces a process that has not ended yet, as a pod on the same volume is replaced.
+func TestStartWaitsForTheProcessBefore(t *testing.T) {
+	t.Parallel()
+	dir := shortTempDir(t)
+	before, err := LockDataDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	logged := logger.GetSink().(ktesting.Underlier).GetBuffer()
+	started := make(chan error, 1)
+	go func() {
+		backend, err := complete(t, dir).Start(klog.NewContext(t.Context(), logger))
+		if err == nil {
+			backend.Stop()
+		}
+		started <- err
+	}()
+	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		select {
+		case err := <-started:
+			return false, fmt.Errorf("it did not wait: %w", err)
+		default:
+			return strings.Contains(logged.String(), "Waiting for the data directory"), nil
+		}
+	})
+	if err != nil {
+		t.Errorf("the process before has the lock: %v\n%s", err, logged.String())
+	}
+	if err := before.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if t.Failed() {
+		return
+	}
+	if err := <-started; err != nil {
+		t.Errorf("the process before has ended: %v", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -40,10 +41,12 @@ type Options struct {
 	EncryptionReload bool
 	// Lock is the data directory's lock if the caller holds it already; it stays the caller's.
 	Lock *Lock
+	// LockTimeout is how long to wait for the data directory's lock while another process has it.
+	LockTimeout time.Duration
 }
 
 // NewOptions returns an embedded etcd of at most 2 GiB.
-func NewOptions() *Options { return &Options{QuotaBytes: defaultQuota} }
+func NewOptions() *Options { return &Options{QuotaBytes: defaultQuota, LockTimeout: lockTimeout} }
 
 // AddFlags adds flags under the names that other apiservers use.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {

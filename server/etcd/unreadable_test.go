@@ -6,12 +6,15 @@ package etcd
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -152,6 +155,102 @@ func TestUnreadableObjectsAreLeftOut(t *testing.T) {
 	for when, store := range map[string]storage.Interface{"created": first, "created, in the other cache": second} {
 		wantListed(t, store, when, false, "one", "three", "two")
 	}
+}
+
+// TestListsOfOneNameConcernOneObject has names of which one begins with another.
+func TestListsOfOneNameConcernOneObject(t *testing.T) {
+	t.Parallel()
+	b := startEmbedded(t, t.TempDir())
+	store := open(t, newConfig(t, b).RESTOptionsGetter, secrets, newSecret, newSecretList)
+	for _, name := range []string{"two", "two-more"} {
+		if err := store.Create(t.Context(), "/core/secrets/ns/"+name, secret(name, ""), &corev1.Secret{}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := put(t.Context(), b, "/test/registry/core/secrets/ns/two-more", broken); err != nil {
+		t.Fatal(err)
+	}
+	waitUntilReady(t, store)
+	wantListed(t, store, "all", true, "two")
+	for name, unreadable := range map[string]bool{"two": false, "two-more": true} {
+		for _, verb := range []string{"list", "deletecollection"} {
+			told := &warnings{}
+			ctx := warning.WithWarningRecorder(request.WithRequestInfo(t.Context(), &request.RequestInfo{Verb: verb}), told)
+			list := &corev1.SecretList{}
+			err := store.GetList(ctx, "/core/secrets/ns/"+name, storage.ListOptions{Predicate: storage.Everything}, list)
+			if refused := apierrors.ReasonForError(err) == metav1.StatusReasonStoreReadError; refused != (unreadable && verb == "deletecollection") || err != nil && !refused {
+				t.Errorf("%s of %s: got %v", verb, name, err)
+			}
+			if warned := len(told.texts) > 0; warned != (unreadable && verb == "list") {
+				t.Errorf("%s of %s: the warnings are %q", verb, name, told.texts)
+			}
+		}
+	}
+}
+
+// keysReader counts the reads of keys without values.
+type keysReader struct {
+	clientv3.KV
+	reads atomic.Int64
+}
+
+func (r *keysReader) Get(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if op := clientv3.OpGet(key, options...); op.IsKeysOnly() {
+		r.reads.Add(1)
+	}
+	return r.KV.Get(ctx, key, options...)
+}
+
+// TestUnreadableObjectsAreFoundTogether counts what lists cost beyond the list, which is a scan of the whole resource.
+func TestUnreadableObjectsAreFoundTogether(t *testing.T) {
+	t.Parallel()
+	b := startEmbedded(t, t.TempDir())
+	reader := &keysReader{KV: b.Client.KV}
+	b.Client.KV = reader
+	names := []string{"one", "two", "three"}
+	for _, name := range names {
+		if err := put(t.Context(), b, "/test/registry/core/secrets/ns/"+name, broken); err != nil {
+			t.Fatal(err)
+		}
+	}
+	response, err := b.Client.KV.Get(t.Context(), "/test/registry/core/secrets/ns/three")
+	if err != nil {
+		t.Fatal(err)
+	}
+	then := strconv.FormatInt(response.Header.Revision, 10)
+	// The watch cache is of a later version, so lists of that one are read from etcd.
+	if err := put(t.Context(), b, "/later", ""); err != nil {
+		t.Fatal(err)
+	}
+	store := open(t, newConfig(t, b).RESTOptionsGetter, secrets, newSecret, newSecretList)
+	waitUntilReady(t, store)
+	wantReads := func(when string, want int64) {
+		t.Helper()
+		before := reader.reads.Load()
+		options := storage.ListOptions{Recursive: true, Predicate: storage.Everything, ResourceVersion: then, ResourceVersionMatch: metav1.ResourceVersionMatchExact}
+		list := &corev1.SecretList{}
+		if err := store.GetList(t.Context(), "/core/secrets/", options, list); err != nil || len(list.Items) > 0 {
+			t.Fatalf("%s: the list has %v, %v; want nothing that can be decoded", when, list.Items, err)
+		}
+		if reads := reader.reads.Load() - before; reads != want {
+			t.Errorf("%s: %d reads of keys, want %d", when, reads, want)
+		}
+	}
+	wantReads("known", 0)
+	for _, name := range names {
+		if _, err := b.Client.KV.Delete(t.Context(), "/test/registry/core/secrets/ns/"+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, 10*time.Second, func() string {
+		told := &warnings{}
+		options := storage.ListOptions{Recursive: true, Predicate: storage.Everything, ResourceVersion: "0"}
+		if err := store.GetList(warning.WithWarningRecorder(t.Context(), told), "/core/secrets/", options, &corev1.SecretList{}); err != nil {
+			return err.Error()
+		}
+		return strings.Join(told.texts, "\n")
+	})
+	wantReads("gone since", 1)
 }
 
 // TestObjectsOutOfReachAreNotLeftOut has lists fail where it is not the object's fault: nobody must believe it gone.

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/kube-annex/annex/server/admission"
 	annexadmission "github.com/kube-annex/annex/server/extension/admission"
+	"github.com/kube-annex/annex/server/internal/admission"
 )
 
 // admissionOptions adds our own rules to the plugins that run.
@@ -30,8 +30,8 @@ func (o *Options) admissionOptions() admission.Options {
 
 // applyAdmission builds the chain that every write passes: the namespace must exist on the host, then our own rules, then the policies and
 // webhooks that the host has configured. The host itself does not admit what it passes on to an extension.
-func (s *Server) applyAdmission(config *genericapiserver.RecommendedConfig, host hostClient) (*admission.Chain, error) {
-	parameters, err := newHostObjects(s.options.host)
+func (o *completedOptions) applyAdmission(config *genericapiserver.RecommendedConfig, host hostClient) (*admission.Chain, error) {
+	parameters, err := newHostObjects(o.host)
 	if err != nil {
 		return nil, err
 	}
@@ -39,11 +39,11 @@ func (s *Server) applyAdmission(config *genericapiserver.RecommendedConfig, host
 	if err != nil {
 		return nil, fmt.Errorf("make the loopback client for schemas: %w", err)
 	}
-	services := s.options.ServiceResolver
+	services := o.ServiceResolver
 	if services == nil {
 		services = webhook.NewDefaultServiceResolver()
 	}
-	chain, err := admission.New(s.options.admissionOptions(), admission.Server{
+	chain, err := admission.New(o.admissionOptions(), admission.Server{
 		ID: config.APIServerID, Client: host, Dynamic: parameters, Informers: config.SharedInformerFactory,
 		Kinds: host.configurationKinds, Groups: groupNames(), Schemas: own.OpenAPIV3(),
 		Services: services, Credentials: admission.Credentials(nil, config.TracerProvider),

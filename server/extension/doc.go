@@ -8,10 +8,15 @@
 // which namespaces exist, how requests are queued. None of that has to be there when it starts: it serves at once, is
 // alive, and becomes ready when the host has answered.
 //
+// A server is built as upstream's are: options.go, config.go (NewConfig applies the options, Complete), apis.go (the API groups),
+// controllers.go, run.go.
+//
 // What is gated is published, and may be written, while a Feature in the namespace annex-system permits it; see gating.go. Every replica
-// takes part in turning these Features on and off (server/lifecycle), and keeps Leases on the host by which others know of it.
+// takes part in turning these Features on and off (server/featuregating/lifecycle), and keeps Leases on the host by which others know of it.
 //
 // Besides these, two things are written to the host by every replica, outside any term of controllers/leadership: the certificate
-// authorities that a replica serves under (server/rotation), and an annotation that tells the host when this replica has changed its
+// authorities that a replica serves under (server/certificates/rotation), and an annotation that tells the host when this replica has changed its
 // OpenAPI (openapi.Announcer). Both say what is true of the replica itself, and in any order of writes the last one is right.
+//
+// This package is not a stable API.
 package extension

@@ -12,16 +12,14 @@ import (
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/filters"
-	"k8s.io/apiserver/pkg/server/healthz"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/kube-annex/annex/server/options"
+	"github.com/kube-annex/annex/server/internal/authorization"
+	"github.com/kube-annex/annex/server/internal/filters"
 )
 
 const (
@@ -33,56 +31,27 @@ const (
 	flowControlPatience = 5 * time.Second
 )
 
-// flowControl queues requests by the host's flow schemas once those are known. Until then, and for ever with a host
-// that has none, requests above a fixed number are refused, except for health checks: those that ask would end a server that has
-// only much to do.
+// flowControl enables the queues of the filter when the host's flow schemas are known. With a host that has none they stay off.
 type flowControl struct {
-	client     kubernetes.Interface
-	informers  informers.SharedInformerFactory
-	controller utilflowcontrol.Interface
-	active     atomic.Bool
-	// decided is whether it is known, by now or for now, if requests are queued; it is as well once waitUntil is over.
+	client    kubernetes.Interface
+	informers informers.SharedInformerFactory
+	filter    *filters.FlowControl
+	// decided is set when the host has answered whether it has flow schemas. The server is ready without it after waitUntil.
 	decided   atomic.Bool
 	waitUntil time.Time
 }
 
-func newFlowControl(client kubernetes.Interface, seats int) *flowControl {
+// newFlowControl takes the limits of requests in flight.
+func newFlowControl(client kubernetes.Interface, readOnly, mutating int) *flowControl {
 	// Its own factory: the server's is part of readiness, and would never be complete with a host that has no flow schemas.
 	factory := informers.NewSharedInformerFactory(client, 0)
+	queues := utilflowcontrol.New(factory, client.FlowcontrolV1(), readOnly+mutating)
 	return &flowControl{
-		client:     client,
-		informers:  factory,
-		controller: utilflowcontrol.New(factory, client.FlowcontrolV1(), seats),
-		waitUntil:  time.Now().Add(flowControlPatience),
+		client:    client,
+		informers: factory,
+		filter:    filters.NewFlowControl(queues, readOnly, mutating, authorization.IsHealthPath),
+		waitUntil: time.Now().Add(flowControlPatience),
 	}
-}
-
-// applyTo builds all handler chains, so that the choice between them can be made while serving.
-func (f *flowControl) applyTo(config *genericapiserver.Config) error {
-	config.FlowControl = f.controller
-	build := config.BuildHandlerChainFunc
-	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		limited := *c
-		limited.FlowControl = nil
-		unlimited := limited
-		unlimited.MaxRequestsInFlight, unlimited.MaxMutatingRequestsInFlight = 0, 0
-		byNumber, bySchema, atOnce := build(api, &limited), build(api, c), build(api, &unlimited)
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			switch {
-			case f.active.Load():
-				bySchema.ServeHTTP(w, r)
-			case options.IsHealthPath(r.URL.Path):
-				atOnce.ServeHTTP(w, r)
-			default:
-				byNumber.ServeHTTP(w, r)
-			}
-		})
-	}
-	config.AddReadyzChecks(healthz.NamedCheck("flow-schemas", f.check))
-	return config.AddPostStartHook("max-in-flight-filter", func(hook genericapiserver.PostStartHookContext) error {
-		filters.StartMaxInFlightWatermarkMaintenance(hook.Done())
-		return nil
-	})
 }
 
 // check is a readiness check.
@@ -126,7 +95,7 @@ func (f *flowControl) follow(ctx context.Context) {
 	f.informers.Start(ctx.Done())
 	defer f.informers.Shutdown()
 	if cache.WaitForCacheSync(ctx.Done(), schemas.HasSynced, levels.HasSynced) {
-		f.active.Store(true)
+		f.filter.EnableQueues()
 		f.decided.Store(true)
 	}
 	<-ctx.Done()

@@ -13,8 +13,8 @@ import (
 	featuresv1alpha1 "github.com/kube-annex/annex/apis/features/v1alpha1"
 	nodev1alpha1 "github.com/kube-annex/annex/apis/node/v1alpha1"
 	featuresregistry "github.com/kube-annex/annex/registry/features"
-	"github.com/kube-annex/annex/server/gatedresources"
-	"github.com/kube-annex/annex/server/gates"
+	"github.com/kube-annex/annex/server/featuregating/gatedresources"
+	"github.com/kube-annex/annex/server/featuregating/gates"
 	"github.com/kube-annex/annex/server/openapi"
 )
 
@@ -40,7 +40,7 @@ func newGating(gates featuregate.MutableVersionedFeatureGate, publisher *openapi
 	all, known := gated(), gates.GetAll()
 	for _, field := range all.Fields {
 		if _, ok := known[featuregate.Feature(field.Gate)]; !ok {
-			return nil, fmt.Errorf("the server's feature gates lack %s, which gates %v of %s; add it to server/gates", field.Gate, field.Path, field.Kind.Kind)
+			return nil, fmt.Errorf("the server's feature gates lack %s, which gates %v of %s; add it to server/featuregating/gates", field.Gate, field.Path, field.Kind.Kind)
 		}
 	}
 	g := &gating{publisher: publisher}
@@ -59,7 +59,6 @@ func newGating(gates featuregate.MutableVersionedFeatureGate, publisher *openapi
 	return g, nil
 }
 
-// applyTo comes after all else that builds the handler chain, and before the configuration is completed.
 func (g *gating) applyTo(config *genericapiserver.Config) {
 	g.publisher.ApplyTo(config)
 	g.resources.ApplyTo(config)

@@ -33,11 +33,11 @@ type membership struct {
 }
 
 // joining returns whom the registry asks before the cluster joins a set, or nil if there is no hub.
-func (s *Server) joining(namespaces corev1.NamespaceInterface) (multiclusterregistry.Joining, error) {
-	if !s.options.Hub.Enabled() {
+func (o *completedOptions) joining(namespaces corev1.NamespaceInterface) (multiclusterregistry.Joining, error) {
+	if !o.Hub.Enabled() {
 		return nil, nil //nolint:nilnil // nobody
 	}
-	config, err := s.options.Hub.ClientConfig()
+	config, err := o.Hub.ClientConfig()
 	if err != nil {
 		return nil, err
 	}

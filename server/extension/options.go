@@ -13,12 +13,13 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"github.com/kube-annex/annex/controllers/clusterclaims/hub"
-	"github.com/kube-annex/annex/server/admission"
-	"github.com/kube-annex/annex/server/gates"
-	"github.com/kube-annex/annex/server/lifecycle"
+	"github.com/kube-annex/annex/registry/quantities"
+	"github.com/kube-annex/annex/server/certificates/rotation"
+	"github.com/kube-annex/annex/server/featuregating/gates"
+	"github.com/kube-annex/annex/server/featuregating/lifecycle"
+	"github.com/kube-annex/annex/server/internal/admission"
+	"github.com/kube-annex/annex/server/internal/options"
 	"github.com/kube-annex/annex/server/openapi"
-	"github.com/kube-annex/annex/server/options"
-	"github.com/kube-annex/annex/server/rotation"
 )
 
 // DefaultPort is where the extension apiserver listens unless told otherwise.
@@ -111,7 +112,7 @@ func (o *Options) Validate() []error {
 	return append(errs, o.Lifecycle.Validate(o.Gates)...)
 }
 
-// CompletedOptions are options that have been found valid; only Complete makes them.
+// CompletedOptions are valid options; only Complete returns them.
 type CompletedOptions struct {
 	*completedOptions
 }
@@ -123,6 +124,9 @@ type completedOptions struct {
 
 // Complete validates the options and reads the host's kubeconfig. The error lists every mistake.
 func (o *Options) Complete() (CompletedOptions, error) {
+	if err := quantities.LimitCEL(); err != nil {
+		return CompletedOptions{}, err
+	}
 	errs := o.Validate()
 	host, err := o.Host.ClientConfig()
 	if err != nil {

@@ -29,4 +29,6 @@
 // changed, upon which aggregators read discovery and OpenAPI v2 again. They read the hashes of OpenAPI v3 every 60 seconds
 // (kube-apiserver 1.37), and there is nothing that makes them do so earlier; the documents themselves are always passed on as
 // they are. Annex's own control plane asks for the hashes when somebody asks it.
+//
+// This package is not a stable API.
 package openapi

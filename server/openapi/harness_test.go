@@ -17,7 +17,9 @@ import (
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	featuresinstall "github.com/kube-annex/annex/apis/features/install"
 	"github.com/kube-annex/annex/apis/gatedfield"
+	multiclusterinstall "github.com/kube-annex/annex/apis/multicluster/install"
 	nodeinstall "github.com/kube-annex/annex/apis/node/install"
 	"github.com/kube-annex/annex/apis/node/v1alpha1"
 	generatedopenapi "github.com/kube-annex/annex/generated/openapi"
@@ -86,12 +88,12 @@ func install(t testing.TB, publisher *openapi.Publisher) (said error) {
 	return said
 }
 
-func serve(t testing.TB, publisher *openapi.Publisher, installed func(*genericapiserver.GenericAPIServer) error) *resourcetest.Server {
+func serve(t testing.TB, publisher *openapi.Publisher, installed func(*genericapiserver.GenericAPIServer) error, before ...resourcetest.Group) *resourcetest.Server {
 	t.Helper()
-	scheme := resource.NewScheme(nodeinstall.Install)
+	scheme := resource.NewScheme(nodeinstall.Install, featuresinstall.Install, multiclusterinstall.Install)
 	return resourcetest.Start(t, resourcetest.Options{
 		Scheme: scheme, Codecs: serializer.NewCodecFactory(scheme), Definitions: generatedopenapi.GetOpenAPIDefinitions,
-		Version: v1alpha1.SchemeGroupVersion, Install: node.Install,
+		Version: v1alpha1.SchemeGroupVersion, Install: node.Install, Before: before,
 		Configure: func(config *genericapiserver.Config) {
 			openapi.Apply(config, "Test", generatedopenapi.GetOpenAPIDefinitions, scheme)
 			publisher.ApplyTo(config)

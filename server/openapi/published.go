@@ -20,7 +20,9 @@ type published struct {
 	name string
 	// gated is what the document has of what is gated, or may have.
 	gated Gated
-	build func() (*document, error)
+	// building is held while the document is built and encoded: it shares maps with the definitions, which each build changes.
+	building *sync.Mutex
+	build    func() (*document, error)
 	// protobuf converts from JSON.
 	protobuf func(json []byte) ([]byte, error)
 
@@ -94,6 +96,8 @@ func (p *published) get(as form) (compressed, string, time.Time, error) {
 
 // encode builds the document anew, and notes its hash.
 func (p *published) encode() ([]byte, error) {
+	p.building.Lock()
+	defer p.building.Unlock()
 	built, err := p.build()
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ type Publisher struct {
 	v2    *common.Config
 	v3    *common.OpenAPIV3Config
 
-	// building is held while a document is built. What is built shares parts with the definitions, and is changed while that is done.
+	// building is held while a document is built and encoded.
 	building sync.Mutex
 	// definitions are those of v3 as long as several documents are built one after the other.
 	definitions weak.Pointer[definitions]
@@ -90,9 +90,7 @@ func (p *Publisher) Install(server *genericapiserver.GenericAPIServer) error {
 }
 
 func (p *Publisher) installV2(server *genericapiserver.GenericAPIServer, services []*restful.WebService) *published {
-	shown := &published{gated: p.gated, protobuf: handler.ToProtoBinary, build: func() (*document, error) {
-		p.building.Lock()
-		defer p.building.Unlock()
+	shown := &published{gated: p.gated, protobuf: handler.ToProtoBinary, building: &p.building, build: func() (*document, error) {
 		master, err := builder.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(services), p.v2)
 		if err != nil {
 			return nil, fmt.Errorf("build OpenAPI v2: %w", err)
@@ -109,7 +107,7 @@ func (p *Publisher) installV2(server *genericapiserver.GenericAPIServer, service
 func (p *Publisher) installV3(server *genericapiserver.GenericAPIServer, services []*restful.WebService) ([]*published, error) {
 	var documents []*published
 	for _, web := range services {
-		shown := &published{name: strings.TrimPrefix(web.RootPath(), "/"), protobuf: handler3.ToV3ProtoBinary}
+		shown := &published{name: strings.TrimPrefix(web.RootPath(), "/"), protobuf: handler3.ToV3ProtoBinary, building: &p.building}
 		shown.build = func() (*document, error) {
 			master, err := p.buildV3(web)
 			if err != nil {
@@ -118,7 +116,9 @@ func (p *Publisher) installV3(server *genericapiserver.GenericAPIServer, service
 			return newV3(master, p.gated), nil
 		}
 		if len(p.gated.gates()) > 0 {
+			p.building.Lock()
 			built, err := shown.build()
+			p.building.Unlock()
 			if err != nil {
 				return nil, err
 			}
@@ -133,8 +133,6 @@ func (p *Publisher) installV3(server *genericapiserver.GenericAPIServer, service
 // buildV3 has the generic apiserver build the document of one path, and takes it before it is published: what is published
 // cannot be read back.
 func (p *Publisher) buildV3(web *restful.WebService) (*spec3.OpenAPI, error) {
-	p.building.Lock()
-	defer p.building.Unlock()
 	config := p.v3
 	taking := *config
 	taking.Definitions = p.definitionsV3()

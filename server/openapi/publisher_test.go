@@ -21,10 +21,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	features "github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/apis/gatedfield"
+	multicluster "github.com/kube-annex/annex/apis/multicluster/v1alpha1"
 	"github.com/kube-annex/annex/apis/node/v1alpha1"
 	apply "github.com/kube-annex/annex/generated/applyconfiguration/node/v1alpha1"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
+	featuresregistry "github.com/kube-annex/annex/registry/features"
+	multiclusterregistry "github.com/kube-annex/annex/registry/multicluster"
+	"github.com/kube-annex/annex/registry/resource/resourcetest"
 	"github.com/kube-annex/annex/server/openapi"
 )
 
@@ -256,6 +261,44 @@ func TestPublishWhileReading(t *testing.T) {
 	publishing.Wait()
 	s.publisher.Publish(allBut(deadlines))
 	wantTexts(s, "in the end", []string{deadlineText})
+}
+
+// TestDocumentsOfSeveralGroupsAreReadAtOnce relies on the race detector: documents share maps with the definitions that they are built from.
+func TestDocumentsOfSeveralGroupsAreReadAtOnce(t *testing.T) {
+	t.Parallel()
+	gated := openapi.Gated{Resources: []openapi.Resource{
+		{Gate: "G", GroupVersionResource: features.SchemeGroupVersion.WithResource("features")},
+		{Gate: "G", GroupVersionResource: multicluster.SchemeGroupVersion.WithResource("clusterclaims")},
+		{Gate: "G", GroupVersionResource: v1alpha1.SchemeGroupVersion.WithResource("nodeballoons")},
+	}}
+	on, off := func(string) bool { return true }, func(string) bool { return false }
+	publisher := openapi.NewPublisher(gated, on)
+	s := &server{TB: t, publisher: publisher, Server: serve(t, publisher, publisher.Install,
+		resourcetest.Group{Version: features.SchemeGroupVersion, Install: featuresregistry.Install},
+		resourcetest.Group{Version: multicluster.SchemeGroupVersion, Install: multiclusterregistry.Install},
+	)}
+	want := map[string]string{}
+	for _, resource := range gated.Resources {
+		name := "apis/" + resource.Group + "/" + resource.Version
+		want[name] = s.document("/openapi/v3/"+name, "application/json").body
+	}
+	for range 5 {
+		// The server forgets what it has built.
+		publisher.Publish(off)
+		publisher.Publish(on)
+		var reading sync.WaitGroup
+		for name := range want {
+			for _, accept := range []string{"application/json", v3Protobuf} {
+				reading.Go(func() {
+					got := s.get("/openapi/v3/"+name, "Accept", accept)
+					if got.status != http.StatusOK || accept == "application/json" && got.body != want[name] {
+						t.Errorf("%s as %s: got %d with %d bytes, want the %d bytes that were read alone", name, accept, got.status, len(got.body), len(want[name]))
+					}
+				})
+			}
+		}
+		reading.Wait()
+	}
 }
 
 func TestWhatCannotBeHiddenIsRefused(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/kube-annex/annex/test/checks"
+	"github.com/kube-annex/annex/test/framework/sharedtests"
 )
 
 // admissionIsTheClusters: policies and webhooks of the cluster hold for Annex's kinds, although its kube-apiserver does not see them.
@@ -21,5 +21,5 @@ func admissionIsTheClusters(t *testing.T, a *annex) {
 			direct.Host = "https://127.0.0.1:" + port
 		}
 	}
-	checks.Admission(t, host.Config, direct)
+	sharedtests.Admission(t, host.Config, direct)
 }

@@ -15,19 +15,18 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kube-annex/annex/generated/clientset/versioned"
-	"github.com/kube-annex/annex/server/pki"
-	"github.com/kube-annex/annex/test/cluster"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/server/certificates/pki"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/cluster"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 const (
 	// patience is how long anything may take on a busy machine.
 	patience = time.Minute
-	interval = 50 * time.Millisecond
 
 	// user is who annex is in the cluster.
 	user = "system:annex:apiserver"
@@ -143,7 +142,7 @@ func register(t *testing.T, port int, flags ...string) {
 // start runs the process until the test ends, or stop is called.
 func (a *annex) start(t *testing.T) {
 	t.Helper()
-	process, err := cluster.StartProcess("annex", a.logFile, harness.Annex(t, root), a.args...)
+	process, err := cluster.StartProcess("annex", a.logFile, framework.Annex(t, root), a.args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +165,7 @@ func (a *annex) stop(t *testing.T) {
 // waitAvailable waits until the host serves all three groups.
 func (a *annex) waitAvailable(t *testing.T) {
 	t.Helper()
-	a.eventually(t, "the APIServices become available", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "the APIServices become available", func(ctx context.Context) error {
 		for _, name := range apiServices {
 			service, err := apiServicesOf(t).Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
@@ -196,30 +195,10 @@ func available(service *apiregistrationv1.APIService) error {
 // waitForLog waits until annex has said something.
 func (a *annex) waitForLog(t *testing.T, text string) {
 	t.Helper()
-	a.eventually(t, "annex says "+strconv.Quote(text), func(context.Context) error {
+	poll.Eventually(t, patience, "annex says "+strconv.Quote(text), func(context.Context) error {
 		if !strings.Contains(a.process.Log(), text) {
 			return errors.New("it did not")
 		}
 		return nil
 	})
-}
-
-// eventually waits for a condition while annex runs.
-func (a *annex) eventually(t *testing.T, what string, condition func(context.Context) error) {
-	t.Helper()
-	var last error
-	began := time.Now()
-	err := wait.PollUntilContextTimeout(t.Context(), interval, patience, true, func(ctx context.Context) (bool, error) {
-		select {
-		case <-a.process.Done():
-			return false, errors.New("annex has ended")
-		default:
-		}
-		last = condition(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v; last seen: %v", what, err, last)
-	}
-	t.Logf("%s after %s", what, time.Since(began).Round(10*time.Millisecond))
 }

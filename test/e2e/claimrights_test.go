@@ -18,6 +18,7 @@ import (
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
 	multiclusterapply "github.com/kube-annex/annex/generated/applyconfiguration/multicluster/v1alpha1"
 	claimsclient "github.com/kube-annex/annex/generated/clientset/versioned/typed/multicluster/v1alpha1"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // identity is the claims as a user sees them who has these rights.
@@ -95,7 +96,7 @@ func reservedNamesNeedTheVerb(t *testing.T, a *annex) {
 	writer := identity(t, "writer", claimRule(all))
 	curator := identity(t, "curator", claimRule(all), claimRule("reserve", "network.k8s.io"))
 	for user, claims := range map[string]claimsclient.ClusterClaimInterface{"the writer": writer, "the curator": curator} {
-		a.eventually(t, user+" may list", func(ctx context.Context) error {
+		poll.Eventually(t, patience, user+" may list", func(ctx context.Context) error {
 			_, err := claims.List(ctx, metav1.ListOptions{})
 			return err
 		})
@@ -142,7 +143,7 @@ func rightsArePerClaim(t *testing.T, a *annex) {
 		}
 	}
 	owner := identity(t, "owner", claimRule("get list watch update patch delete deletecollection", mine))
-	a.eventually(t, "the owner may read", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "the owner may read", func(ctx context.Context) error {
 		_, err := owner.Get(ctx, mine, metav1.GetOptions{})
 		return err
 	})

@@ -25,7 +25,7 @@ import (
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 	claimsclient "github.com/kube-annex/annex/generated/clientset/versioned/typed/multicluster/v1alpha1"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 const idClaim, setClaim = v1alpha1.ClaimID, v1alpha1.ClaimClusterSet
@@ -161,7 +161,7 @@ func badValuesAreRefused(t *testing.T, a *annex) {
 	}
 
 	// In YAML, a value on lines of its own ends with a newline.
-	kubectl := harness.NewKubectl(t, root, host.Kubeconfig)
+	kubectl := framework.NewKubectl(t, root, host.Kubeconfig)
 	file := filepath.Join(t.TempDir(), "claim.yaml")
 	yaml := "apiVersion: multicluster.k8s.io/v1alpha1\nkind: ClusterClaim\nmetadata:\n  name: id.k8s.io\nspec:\n  value: |\n    cluster-1\n"
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {

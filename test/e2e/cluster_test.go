@@ -17,7 +17,8 @@ import (
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	nodev1alpha1 "github.com/kube-annex/annex/apis/node/v1alpha1"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // runtimeClassKeepsItsVersion: v1alpha1.node.k8s.io is ours, v1.node.k8s.io the host's own.
@@ -44,7 +45,7 @@ func runtimeClassKeepsItsVersion(t *testing.T, _ *annex) {
 	if _, err := host.Kubernetes.NodeV1().RuntimeClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	k := harness.NewKubectl(t, root, host.Kubeconfig)
+	k := framework.NewKubectl(t, root, host.Kubeconfig)
 	k.Want(t, `^apiVersion: node\.k8s\.io/v1$`, "get", "runtimeclass", "e2e", "-o", "yaml")
 	k.WantEventually(t, `^VERSION:\s+v1$`, "explain", "runtimeclass")
 	k.WantEventually(t, `^VERSION:\s+v1alpha1$`, "explain", "nodeballoon")
@@ -65,7 +66,7 @@ func namespaceTakesItsFeatures(t *testing.T, a *annex) {
 	if err := host.Kubernetes.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	a.eventually(t, "the namespace is gone", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "the namespace is gone", func(ctx context.Context) error {
 		found, err := host.Kubernetes.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 		return wantNotFound(found, err)
 	})
@@ -73,7 +74,7 @@ func namespaceTakesItsFeatures(t *testing.T, a *annex) {
 	if err != nil || len(left.Items) > 0 {
 		t.Errorf("%d Features are left (%v)", len(left.Items), err)
 	}
-	a.eventually(t, "the namespace takes no more Features", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "the namespace takes no more Features", func(ctx context.Context) error {
 		_, err := features.Create(ctx, &v1alpha1.Feature{ObjectMeta: metav1.ObjectMeta{Name: "Late"}}, metav1.CreateOptions{})
 		return wantNotFound(nil, err)
 	})
@@ -96,7 +97,7 @@ func ownedGoesWithItsOwner(t *testing.T, a *annex) {
 	if err := balloons.Delete(t.Context(), balloon.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	a.eventually(t, "the owned ConfigMap is gone", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "the owned ConfigMap is gone", func(ctx context.Context) error {
 		found, err := configMaps.Get(ctx, owned.Name, metav1.GetOptions{})
 		return wantNotFound(found, err)
 	})
@@ -108,12 +109,12 @@ func podsRun(t *testing.T, a *annex) {
 		ObjectMeta: metav1.ObjectMeta{Name: "runs"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.example.com/main"}}},
 	}
-	a.eventually(t, "the pod is admitted", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "the pod is admitted", func(ctx context.Context) error {
 		// Its service account comes from a controller.
 		_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
 		return err
 	})
-	a.eventually(t, "the pod runs", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "the pod runs", func(ctx context.Context) error {
 		got, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		if err == nil && (got.Status.Phase != corev1.PodRunning || got.Spec.NodeName != node) {
 			err = fmt.Errorf("it is %s on node %q", got.Status.Phase, got.Spec.NodeName)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // idIsProvisioned has controllers that run provide the cluster's id, and tell when somebody else has chosen another.
@@ -36,12 +37,12 @@ func idIsProvisioned(t *testing.T, a *annex) {
 			return nil
 		}
 	}
-	a.eventually(t, "the id is the uid of kube-system", provisioned(string(system.UID), metav1.ConditionTrue))
+	poll.Eventually(t, patience, "the id is the uid of kube-system", provisioned(string(system.UID), metav1.ConditionTrue))
 	if _, err := claims.Patch(t.Context(), v1alpha1.ClaimID, types.MergePatchType, []byte(`{"spec":{"value":"mine"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	a.eventually(t, "the id of somebody else stays", provisioned("mine", metav1.ConditionFalse))
-	a.eventually(t, "an Event tells that they differ", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "the id of somebody else stays", provisioned("mine", metav1.ConditionFalse))
+	poll.Eventually(t, patience, "an Event tells that they differ", func(ctx context.Context) error {
 		events, err := host.Kubernetes.EventsV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "reason=Differs"})
 		if err != nil {
 			return err

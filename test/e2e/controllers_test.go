@@ -14,8 +14,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
-	"github.com/kube-annex/annex/test/cluster"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/cluster"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // TestControllersWorkWithTheirRights runs two `annex controllers` with the rights that `annex register` gives, and no others.
@@ -29,7 +30,7 @@ func TestControllersWorkWithTheirRights(t *testing.T) {
 	var replicas []*cluster.Process
 	for i := range 2 {
 		logFile := filepath.Join(t.TempDir(), fmt.Sprintf("controllers-%d.log", i))
-		replica, err := cluster.StartProcess("controllers", logFile, harness.Annex(t, root), "controllers", "--kubeconfig="+kubeconfig, "--secure-port=0")
+		replica, err := cluster.StartProcess("controllers", logFile, framework.Annex(t, root), "controllers", "--kubeconfig="+kubeconfig, "--secure-port=0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +43,7 @@ func TestControllersWorkWithTheirRights(t *testing.T) {
 		})
 	}
 	leases := host.Kubernetes.CoordinationV1().Leases("annex-system")
-	a.eventually(t, "both replicas are members and reporters, and one holds the Lease", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "both replicas are members and reporters, and one holds the Lease", func(ctx context.Context) error {
 		list, err := leases.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -65,7 +66,7 @@ func TestControllersWorkWithTheirRights(t *testing.T) {
 		}
 		return nil
 	})
-	a.eventually(t, "what they use of Annex's own gates is reported", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "what they use of Annex's own gates is reported", func(ctx context.Context) error {
 		feature, err := a.client.FeaturesV1alpha1().Features("annex-system").Get(ctx, "GracefulLeaderTransition", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -75,7 +76,7 @@ func TestControllersWorkWithTheirRights(t *testing.T) {
 		}
 		return nil
 	})
-	a.eventually(t, "a gate of the host is observed", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "a gate of the host is observed", func(ctx context.Context) error {
 		feature, err := a.client.FeaturesV1alpha1().Features("kube-system").Get(ctx, changedGate, metav1.GetOptions{})
 		if err != nil {
 			return err

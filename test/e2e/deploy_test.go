@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 // TestTheClusterAcceptsTheManifests has a real kube-apiserver validate artifacts/deploy, in a namespace of the test's own.
@@ -21,7 +21,7 @@ func TestTheClusterAcceptsTheManifests(t *testing.T) {
 	if _, err := host.Kubernetes.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	kubectl := harness.NewKubectl(t, root, host.Kubeconfig)
+	kubectl := framework.NewKubectl(t, root, host.Kubeconfig)
 	for overlay, want := range map[string][]string{
 		"base":          {"deployment.apps/annex-apiserver ", "deployment.apps/annex-controllers ", "persistentvolumeclaim/annex-apiserver ", "poddisruptionbudget.policy/annex-apiserver ", "apiservice.apiregistration.k8s.io/v1alpha1.node.k8s.io "},
 		"balloons":      {"daemonset.apps/node-balloon ", "priorityclass.scheduling.k8s.io/node-balloon ", "clusterrolebinding.rbac.authorization.k8s.io/annex-node-balloons ", "rolebinding.rbac.authorization.k8s.io/annex-node-balloons "},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // TestReportersMayReportAndNothingElse has a component with the role that `annex register` makes for those who report.
@@ -52,7 +53,7 @@ func TestReportersMayReportAndNothingElse(t *testing.T) {
 	report := &v1alpha1.FeatureReport{Spec: v1alpha1.FeatureReportSpec{
 		Component: "program", Version: "v1", Instance: "program-0", Features: []v1alpha1.ReportedFeature{{Name: "Foo", Value: v1alpha1.ValueEnabled, Default: v1alpha1.ValueDisabled}},
 	}}
-	a.eventually(t, "the reporter may report", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "the reporter may report", func(ctx context.Context) error {
 		_, err := reports.Create(ctx, report, metav1.CreateOptions{})
 		return err
 	})

@@ -13,6 +13,8 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // TestRequestsOfTheServerDoNotWaitBehindOthers asks kube-apiserver by which flow schema it has queued what the server asks of it.
@@ -41,7 +43,7 @@ func TestRequestsOfTheServerDoNotWaitBehindOthers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, who+"'s requests are queued by "+r.schema, func(ctx context.Context) error {
+			poll.Eventually(t, patience, who+"'s requests are queued by "+r.schema, func(ctx context.Context) error {
 				request, err := http.NewRequestWithContext(ctx, r.method, host.Config.Host+r.path, strings.NewReader(r.body))
 				if err != nil {
 					return err

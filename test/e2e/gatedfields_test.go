@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	features "github.com/kube-annex/annex/apis/features/v1alpha1"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // polling is how long a kube-apiserver may take to notice another list of documents: it asks its extension servers every minute.
@@ -23,7 +24,7 @@ const polling = 100 * time.Second
 
 // A gated field is there for kubectl, in the schema and in objects, exactly while its Feature permits it.
 func gatedFieldFollowsItsFeature(t *testing.T, a *annex) {
-	kubectl := harness.NewKubectl(t, root, host.Kubeconfig)
+	kubectl := framework.NewKubectl(t, root, host.Kubeconfig)
 	gate := gateOf(t, a, "NodeBalloonReclaimPolicy")
 	const name = "gated"
 	apply := func(policy string) string {
@@ -35,6 +36,13 @@ func gatedFieldFollowsItsFeature(t *testing.T, a *annex) {
 	}
 
 	gate("", features.StateOff)
+	// kube-apiserver may need a moment to discover an APIService that has just become available.
+	poll.Eventually(t, patience, "kubectl explains node balloons", func(ctx context.Context) error {
+		if out, err := kubectl.Command(ctx, "explain", "nodeballoon").CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
 	explains(t, kubectl, false)
 	if out := apply("Hold"); !strings.Contains(out, "Warning") || !strings.Contains(out, "NodeBalloonReclaimPolicy") {
 		t.Errorf("applying the field while its gate is off does not warn and name the gate:\n%s", out)
@@ -65,7 +73,7 @@ func gateOf(t *testing.T, a *annex, name string) func(features.Value, features.S
 	client := a.client.FeaturesV1alpha1().Features("annex-system")
 	return func(desired features.Value, state features.State) {
 		t.Helper()
-		a.eventually(t, fmt.Sprintf("%s is %s", name, state), func(ctx context.Context) error {
+		poll.Eventually(t, patience, fmt.Sprintf("%s is %s", name, state), func(ctx context.Context) error {
 			feature, err := client.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"desired":%q}}`, desired), metav1.PatchOptions{})
 			if err != nil {
 				return err
@@ -79,7 +87,7 @@ func gateOf(t *testing.T, a *annex, name string) func(features.Value, features.S
 }
 
 // explains waits until kubectl shows the field, or not; that it explains the rest has to hold all the time.
-func explains(t *testing.T, kubectl *harness.Kubectl, has bool) {
+func explains(t *testing.T, kubectl *framework.Kubectl, has bool) {
 	t.Helper()
 	began := time.Now()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Second, polling, true, func(context.Context) (bool, error) {
@@ -95,7 +103,7 @@ func explains(t *testing.T, kubectl *harness.Kubectl, has bool) {
 	t.Logf("kubectl explain shows the field: %t, after %s", has, time.Since(began).Round(time.Second))
 }
 
-func kubectlApply(t *testing.T, kubectl *harness.Kubectl, object string) string {
+func kubectlApply(t *testing.T, kubectl *framework.Kubectl, object string) string {
 	t.Helper()
 	command := kubectl.Command(t.Context(), "apply", "--server-side", "--field-manager=e2e", "--force-conflicts", "-f", "-")
 	command.Stdin = strings.NewReader(object)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // hostIsRestarted takes kube-apiserver away while annex runs.
@@ -37,7 +38,7 @@ func hostIsRestarted(t *testing.T) {
 		a.waitAvailable(t)
 		// A namespace that annex has not seen yet shows that it follows the host again.
 		namespace := makeNamespace(t, fmt.Sprintf("after-restart-%d", round))
-		a.eventually(t, "a Feature is created in a new namespace", func(ctx context.Context) error {
+		poll.Eventually(t, patience, "a Feature is created in a new namespace", func(ctx context.Context) error {
 			_, err := a.client.FeaturesV1alpha1().Features(namespace).Create(ctx, &v1alpha1.Feature{ObjectMeta: metav1.ObjectMeta{Name: "After"}}, metav1.CreateOptions{})
 			return err
 		})

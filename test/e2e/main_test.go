@@ -10,7 +10,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/kube-annex/annex/test/cluster"
+	"github.com/kube-annex/annex/test/framework/cluster"
 )
 
 const (

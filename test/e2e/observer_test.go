@@ -22,9 +22,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
-	"github.com/kube-annex/annex/controllers/observer"
-	"github.com/kube-annex/annex/test/cluster"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/controllers/featureobserver"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/cluster"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // changedGate is one that kube-apiserver knows and does nothing with.
@@ -36,11 +37,11 @@ func TestStockClusterIsObserved(t *testing.T) {
 	a := startAnnex(t)
 	kubelet := oldKubelet(t, "observed-1", "observed-2")
 
-	options := observer.NewOptions()
+	options := featureobserver.NewOptions()
 	options.Interval = 3 * time.Second
 	options.Kubelets, options.KubeletCAFile, options.Kubeconfig = true, kubelet.caFile, metricsReader(t, kubelet)
 	for component, address := range host.Metrics {
-		options.Endpoints = append(options.Endpoints, observer.Endpoint{Component: component, URL: address})
+		options.Endpoints = append(options.Endpoints, featureobserver.Endpoint{Component: component, URL: address})
 	}
 	seen := runObserver(t, options)
 
@@ -55,7 +56,7 @@ func TestStockClusterIsObserved(t *testing.T) {
 	if got := len(want); got < 240 {
 		t.Errorf("the components state %d gates, want about 250", got)
 	}
-	a.eventually(t, "the Features say what the components do", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "the Features say what the components do", func(ctx context.Context) error {
 		got := map[string]string{}
 		for name, feature := range observed(ctx, t, a) {
 			for _, use := range feature.Status.Uses {
@@ -85,7 +86,7 @@ func TestStockClusterIsObserved(t *testing.T) {
 		}
 	}
 
-	k := harness.NewKubectl(t, root, host.Kubeconfig)
+	k := framework.NewKubectl(t, root, host.Kubeconfig)
 	table := k.Run(t, "get", "features", "-n", "kube-system", "-o", "wide", "--no-headers")
 	if got := strings.Count(table, "\n"); got != len(want) {
 		t.Errorf("kubectl shows %d Features, want %d:\n%s", got, len(want), table)
@@ -97,7 +98,7 @@ func TestStockClusterIsObserved(t *testing.T) {
 
 	// With everything told, a round costs no write.
 	before, rounds, versions := seen.writes.Load(), seen.lists.Load(), resourceVersions(t, a)
-	a.eventually(t, "three more rounds are made", func(context.Context) error {
+	poll.Eventually(t, patience, "three more rounds are made", func(context.Context) error {
 		if seen.lists.Load() < rounds+3 {
 			return errors.New("not yet")
 		}
@@ -115,7 +116,7 @@ func TestStockClusterIsObserved(t *testing.T) {
 
 	t.Cleanup(func() { restartHost(context.Background(), t) })
 	restartHost(t.Context(), t, "--feature-gates="+changedGate+"=true")
-	a.eventually(t, "another value of kube-apiserver shows", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "another value of kube-apiserver shows", func(ctx context.Context) error {
 		feature, err := a.client.FeaturesV1alpha1().Features("kube-system").Get(ctx, changedGate, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -216,7 +217,7 @@ type requests struct {
 }
 
 // runObserver runs an observer until the test ends.
-func runObserver(t *testing.T, options *observer.Options) *requests {
+func runObserver(t *testing.T, options *featureobserver.Options) *requests {
 	t.Helper()
 	seen := &requests{}
 	options.Host = rest.CopyConfig(host.Config)
@@ -233,7 +234,7 @@ func runObserver(t *testing.T, options *observer.Options) *requests {
 			return next.RoundTrip(request)
 		})
 	})
-	controller, err := observer.New(*options)
+	controller, err := featureobserver.New(*options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // warnings are those of the last request.
@@ -45,7 +46,7 @@ func (w *warnings) take() string {
 // TestThePolicyWarnsOfLateWrites applies artifacts/deploy/leader-writes-policy.yaml and writes as the controller it is about.
 func TestThePolicyWarnsOfLateWrites(t *testing.T) {
 	const user = "system:serviceaccount:default:leader-elected-controller"
-	kubectl := harness.NewKubectl(t, root, host.Kubeconfig)
+	kubectl := framework.NewKubectl(t, root, host.Kubeconfig)
 	file := "artifacts/deploy/leader-writes-policy.yaml"
 	if output := kubectl.Run(t, "apply", "--server-side", "--validate=strict", "-f", file); strings.Contains(output, "Warning") {
 		t.Errorf("the cluster warns:\n%s", output)
@@ -95,7 +96,7 @@ func TestThePolicyWarnsOfLateWrites(t *testing.T) {
 	}
 	// The policy is at work once the first late write is warned of.
 	const late = `this write is from "host_process_0", and the Lease default/leader-elected-controller is held by "host_process_1"`
-	eventually(t, "a late write is warned of", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "a late write is warned of", func(ctx context.Context) error {
 		warning, err := write(ctx, "host_process_0")
 		if err != nil || !strings.Contains(warning, late) {
 			return fmt.Errorf("the warning is %q (%v), want %q", warning, err, late) //nolint:errorlint // err may be nil

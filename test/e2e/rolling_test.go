@@ -18,9 +18,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-annex/annex/generated/clientset/versioned"
-	"github.com/kube-annex/annex/test/cluster"
-	"github.com/kube-annex/annex/test/faults/load"
-	"github.com/kube-annex/annex/test/faults/replicas"
+	"github.com/kube-annex/annex/test/framework/cluster"
+	"github.com/kube-annex/annex/test/framework/poll"
+	"github.com/kube-annex/annex/test/robustness/load"
+	"github.com/kube-annex/annex/test/robustness/replicas"
 )
 
 var rollings = flag.Int("rollings", 1, "how often replicas behind kube-apiserver are replaced one by one")
@@ -65,7 +66,7 @@ func TestReplicasAreReplacedOneByOne(t *testing.T) {
 	register(t, pool.Balance(t).(*net.TCPAddr).Port, authority...)
 	for i, a := range all {
 		a.start(t)
-		a.eventually(t, "a replica is ready", func(context.Context) error { return pool.Wants(addresses[i]) })
+		poll.Eventually(t, patience, "a replica is ready", func(context.Context) error { return pool.Wants(addresses[i]) })
 	}
 	all[0].waitAvailable(t)
 
@@ -76,7 +77,7 @@ func TestReplicasAreReplacedOneByOne(t *testing.T) {
 			a.stop(t)
 			l.WaitFor(t, 20)
 			a.start(t)
-			a.eventually(t, "a replica is ready again", func(context.Context) error { return pool.Wants(addresses[i]) })
+			poll.Eventually(t, patience, "a replica is ready again", func(context.Context) error { return pool.Wants(addresses[i]) })
 			l.WaitFor(t, 20)
 		}
 	}

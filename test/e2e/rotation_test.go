@@ -20,8 +20,9 @@ import (
 
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
-	"github.com/kube-annex/annex/server/pki"
-	"github.com/kube-annex/annex/test/cluster"
+	"github.com/kube-annex/annex/server/certificates/pki"
+	"github.com/kube-annex/annex/test/framework/cluster"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // TestCertificatesRotate runs a server whose certificates live for seconds and whose authorities are in the cluster's
@@ -106,14 +107,14 @@ func TestCertificatesRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustAnnex(t, with("register", flags, "--external-name=localhost", "--service-port="+strconv.Itoa(port), "--user="+user, "--ca-file="+other)...)
-	a.eventually(t, "the server repairs the CA bundle", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "the server repairs the CA bundle", func(ctx context.Context) error {
 		service, err := apiServicesOf(t).Get(ctx, "v1alpha1.multicluster.k8s.io", v1.GetOptions{})
 		if err == nil && bytes.Equal(service.Spec.CABundle, broken) {
 			err = errors.New("it is still the broken one")
 		}
 		return err
 	})
-	a.eventually(t, "requests reach the server", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "requests reach the server", func(ctx context.Context) error {
 		_, err := claims.Get(ctx, "rotation-0.example.com", v1.GetOptions{})
 		return err
 	})

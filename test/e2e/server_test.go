@@ -6,7 +6,7 @@ package e2e
 import (
 	"testing"
 
-	"github.com/kube-annex/annex/test/checks"
+	"github.com/kube-annex/annex/test/framework/sharedtests"
 )
 
 // TestServer runs `annex apiserver` behind the host, again and again. APIServices are one for the whole cluster, so nothing
@@ -15,10 +15,10 @@ func TestServer(t *testing.T) {
 	unregisterAtEnd(t)
 	t.Run("does what it does behind our own control plane", func(t *testing.T) {
 		startAnnex(t)
-		t.Run("typed client", func(t *testing.T) { checks.TypedClient(t, root, host.Kubeconfig) })
-		t.Run("kubectl", func(t *testing.T) { checks.Kubectl(t, root, host.Kubeconfig) })
-		t.Run("examples", func(t *testing.T) { checks.Delete(t, host.Config, checks.Examples(t, root, host.Config)) })
-		t.Run("create only", func(t *testing.T) { checks.CreateOnlyExamples(t, root, host.Config) })
+		t.Run("typed client", func(t *testing.T) { sharedtests.TypedClient(t, root, host.Kubeconfig) })
+		t.Run("kubectl", func(t *testing.T) { sharedtests.Kubectl(t, root, host.Kubeconfig) })
+		t.Run("examples", func(t *testing.T) { sharedtests.Delete(t, host.Config, sharedtests.Examples(t, root, host.Config)) })
+		t.Run("create only", func(t *testing.T) { sharedtests.CreateOnlyExamples(t, root, host.Config) })
 	})
 	t.Run("is part of its cluster", func(t *testing.T) {
 		a := startAnnex(t)

@@ -10,8 +10,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kube-annex/annex/test/checks"
-	"github.com/kube-annex/annex/test/cluster"
+	"github.com/kube-annex/annex/test/framework/cluster"
+	"github.com/kube-annex/annex/test/framework/poll"
+	"github.com/kube-annex/annex/test/framework/sharedtests"
 )
 
 // etcdLosesItsLeader keeps the objects in an etcd of three members, of which the leader dies.
@@ -25,7 +26,7 @@ func etcdLosesItsLeader(t *testing.T) {
 	a := registerAnnex(t, "--etcd-servers="+etcd.Servers(), ownCertificates)
 	a.start(t)
 	a.waitAvailable(t)
-	created := checks.Examples(t, root, host.Config)
+	created := sharedtests.Examples(t, root, host.Config)
 
 	claims := a.client.MulticlusterV1alpha1().ClusterClaims()
 	write := func(ctx context.Context, phase string, n int) error {
@@ -43,7 +44,7 @@ func etcdLosesItsLeader(t *testing.T) {
 	}
 	etcd.Member(leader).Kill()
 	attempt := 0
-	a.eventually(t, "two members of three take a write", func(ctx context.Context) error {
+	poll.Eventually(t, patience, "two members of three take a write", func(ctx context.Context) error {
 		attempt++
 		return write(ctx, "change", attempt)
 	})
@@ -56,7 +57,7 @@ func etcdLosesItsLeader(t *testing.T) {
 	a.stop(t)
 	a.start(t)
 	a.waitAvailable(t)
-	checks.Stored(t, host.Config, created)
+	sharedtests.Stored(t, host.Config, created)
 	stored, err := claims.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

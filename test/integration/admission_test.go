@@ -11,16 +11,16 @@ import (
 	"k8s.io/client-go/rest"
 
 	multiclusterv1alpha1 "github.com/kube-annex/annex/apis/multicluster/v1alpha1"
-	"github.com/kube-annex/annex/server/up"
-	"github.com/kube-annex/annex/test/checks"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/server/standalone"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/sharedtests"
 )
 
 func TestAdmissionOfTheHost(t *testing.T) {
 	t.Parallel()
 	f := startFrontDoor(t)
 	admin := f.user(t, "admin", "system:masters")
-	checks.Admission(t, f.Config, &rest.Config{Host: f.direct, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
+	sharedtests.Admission(t, f.Config, &rest.Config{Host: f.direct, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
 		Insecure: true, CertFile: admin.CertFile, KeyFile: admin.KeyFile,
 	}})
 }
@@ -28,8 +28,8 @@ func TestAdmissionOfTheHost(t *testing.T) {
 // TestAHostWithoutPolicies has no kinds to configure admission with, and Annex goes without.
 func TestAHostWithoutPolicies(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, func(o *up.Options) {
-		o.ControlPlane.Without = []schema.GroupResource{{Group: "admissionregistration.k8s.io"}}
+	s := framework.Start(t, func(o *standalone.Options) {
+		o.ControlPlane.DisabledResources = []schema.GroupResource{{Group: "admissionregistration.k8s.io"}}
 	})
 	claim := &multiclusterv1alpha1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "a.example.com"}, Spec: multiclusterv1alpha1.ClusterClaimSpec{Value: "x"}}
 	if _, err := s.Annex.MulticlusterV1alpha1().ClusterClaims().Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {

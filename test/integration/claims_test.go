@@ -25,9 +25,10 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kube-annex/annex/server/pki"
-	"github.com/kube-annex/annex/server/up"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/server/certificates/pki"
+	"github.com/kube-annex/annex/server/standalone"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // claimsWorld is a cluster with both kinds, and the commands in front of it.
@@ -39,9 +40,9 @@ type claimsWorld struct {
 }
 
 // newClaimsWorld has the commands run as an administrator.
-func newClaimsWorld(t *testing.T, configure ...func(*up.Options)) *claimsWorld {
+func newClaimsWorld(t *testing.T, configure ...func(*standalone.Options)) *claimsWorld {
 	t.Helper()
-	w := &claimsWorld{frontDoor: startFrontDoor(t, configure...), t: t, binary: harness.Annex(t, root)}
+	w := &claimsWorld{frontDoor: startFrontDoor(t, configure...), t: t, binary: framework.Annex(t, root)}
 	w.kubeconfig = w.Kubeconfig
 	return w
 }
@@ -65,20 +66,16 @@ func (w *claimsWorld) serveProperties() {
 	if _, err := w.APIExtensions.ApiextensionsV1().CustomResourceDefinitions().Create(w.t.Context(), definition, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	deadline, ticker := time.After(time.Minute), time.NewTicker(20*time.Millisecond)
-	defer ticker.Stop()
-	for {
-		_, err := w.Dynamic.Resource(propertyResource).List(w.t.Context(), metav1.ListOptions{})
-		list, discoveryErr := w.Kubernetes.Discovery().ServerResourcesForGroupVersion("about.k8s.io/v1alpha1")
-		if err == nil && discoveryErr == nil && len(list.APIResources) > 0 {
-			return
+	poll.Eventually(w.t, time.Minute, "about.k8s.io is served and discovered", func(ctx context.Context) error {
+		if _, err := w.Dynamic.Resource(propertyResource).List(ctx, metav1.ListOptions{}); err != nil {
+			return err
 		}
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			w.t.Fatalf("about.k8s.io is not served: %v, %v", err, discoveryErr)
+		list, err := w.Kubernetes.Discovery().ServerResourcesForGroupVersion("about.k8s.io/v1alpha1")
+		if err != nil {
+			return err
 		}
-	}
+		return poll.Want(len(list.APIResources) > 0, "no resources")
+	})
 }
 
 // run runs `annex claims` and checks the exit code and that the output has the lines.
@@ -289,7 +286,7 @@ func TestClaimsThatAreThereStay(t *testing.T) {
 // TestClaimsOfAUserWithoutTheVerbReserve imports what another cluster may have and this user may not.
 func TestClaimsOfAUserWithoutTheVerbReserve(t *testing.T) {
 	t.Parallel()
-	w := newClaimsWorld(t, func(o *up.Options) {
+	w := newClaimsWorld(t, func(o *standalone.Options) {
 		o.ControlPlane.Authorizers = append(o.ControlPlane.Authorizers, authorizer.AuthorizerFunc(
 			func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 				if a.GetUser().GetName() == "importer" && a.GetVerb() != "reserve" {

@@ -18,7 +18,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -26,7 +25,8 @@ import (
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
 	"github.com/kube-annex/annex/clusteridentity"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // TestClusterIdentityNeedsTheReadersRoleAlone follows both claims as a user with nothing but annex-clusterclaim-reader.
@@ -117,16 +117,16 @@ func onlyReaders(t *testing.T, f *frontDoor, readers ...string) {
 		User: "stranger", Groups: []string{user.AllAuthenticated},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Group: "multicluster.k8s.io", Resource: "clusterclaims", Name: "id.k8s.io"},
 	}}
-	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	poll.Eventually(t, time.Minute, "strangers are refused", func(ctx context.Context) error {
 		answered, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		return err == nil && !answered.Status.Allowed, err
+		if err != nil {
+			return poll.Permanent(err)
+		}
+		return poll.Want(!answered.Status.Allowed, answered.Status)
 	})
-	if err != nil {
-		t.Fatalf("wait until strangers are refused: %v", err)
-	}
 }
 
-func createClaim(t *testing.T, server *harness.Server, name, value string) {
+func createClaim(t *testing.T, server *framework.Server, name, value string) {
 	t.Helper()
 	claim := &v1alpha1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClusterClaimSpec{Value: value}}
 	if _, err := server.Annex.MulticlusterV1alpha1().ClusterClaims().Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
@@ -137,8 +137,8 @@ func createClaim(t *testing.T, server *harness.Server, name, value string) {
 // TestClusterIdentityExample runs the example from its start to Ctrl-C while the cluster gets an id and joins a set.
 func TestClusterIdentityExample(t *testing.T) {
 	t.Parallel()
-	binary := harness.Example(t, root, "cluster-identity")
-	server := harness.Start(t)
+	binary := framework.Example(t, root, "cluster-identity")
+	server := framework.Start(t)
 	program := &copyOf{command: exec.Command(binary)}
 	program.command.Env = append(os.Environ(), "KUBECONFIG="+server.Kubeconfig)
 	program.command.Stdout, program.command.Stderr = program, program
@@ -146,21 +146,13 @@ func TestClusterIdentityExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = program.command.Process.Kill() })
-	waitForLine := func(pattern string) []string {
+	waitForLine := func(pattern string) (match []string) {
 		t.Helper()
-		ticker := time.NewTicker(20 * time.Millisecond)
-		defer ticker.Stop()
-		deadline := time.After(time.Minute)
-		for {
-			if found := regexp.MustCompile(pattern).FindStringSubmatch(program.String()); found != nil {
-				return found
-			}
-			select {
-			case <-ticker.C:
-			case <-deadline:
-				t.Fatalf("the program did not say %s:\n%s", pattern, program.String())
-			}
-		}
+		poll.Eventually(t, time.Minute, "the program writes "+pattern, func(context.Context) error {
+			match = regexp.MustCompile(pattern).FindStringSubmatch(program.String())
+			return poll.Want(match != nil, program.String())
+		})
+		return match
 	}
 	metrics := waitForLine(`msg=Hello metrics=(\S+)\n`)[1]
 	createClaim(t, server, "id.k8s.io", "cluster-1")

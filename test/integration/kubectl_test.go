@@ -6,11 +6,11 @@ package integration
 import (
 	"testing"
 
-	"github.com/kube-annex/annex/test/checks"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/sharedtests"
 )
 
 func TestKubectl(t *testing.T) {
 	t.Parallel()
-	checks.Kubectl(t, root, harness.Start(t).Kubeconfig)
+	sharedtests.Kubectl(t, root, framework.Start(t).Kubeconfig)
 }

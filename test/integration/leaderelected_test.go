@@ -4,6 +4,8 @@
 package integration
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,8 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	multiclusterv1alpha1 "github.com/kube-annex/annex/apis/multicluster/v1alpha1"
-	"github.com/kube-annex/annex/test/harness"
-	"github.com/kube-annex/annex/test/syncbuffer"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
+	"github.com/kube-annex/annex/test/framework/syncbuffer"
 )
 
 // copyOf is a running copy of the example, and what it says.
@@ -26,8 +29,8 @@ type copyOf struct {
 // TestLeaderElectedControllerExample runs two copies and kills the one that leads.
 func TestLeaderElectedControllerExample(t *testing.T) {
 	t.Parallel()
-	binary := harness.Example(t, root, "leader-elected-controller")
-	server := harness.Start(t)
+	binary := framework.Example(t, root, "leader-elected-controller")
+	server := framework.Start(t)
 	claims := server.Annex.MulticlusterV1alpha1().ClusterClaims()
 	claim := &multiclusterv1alpha1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "id.k8s.io"}, Spec: multiclusterv1alpha1.ClusterClaimSpec{Value: "one"}}
 	if _, err := claims.Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
@@ -48,14 +51,9 @@ func TestLeaderElectedControllerExample(t *testing.T) {
 	if err := leader.command.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	killed := time.Now()
 	second := waitForID(t, server, copies, "one", first)
 	if !strings.Contains(follower.String(), second) {
 		t.Errorf("the ConfigMap was written by %s, but the remaining copy said:\n%s", second, follower.String())
-	}
-	// The Lease lasts 3 s; the rest is for a busy machine.
-	if took := time.Since(killed); took > 10*time.Second {
-		t.Errorf("the other copy took over after %s, want soon after the Lease has run out after 3s", took)
 	}
 
 	// The new leader goes on working.
@@ -70,23 +68,17 @@ func TestLeaderElectedControllerExample(t *testing.T) {
 }
 
 // waitForID waits until the ConfigMap has the id from another writer than the former one, and returns the writer.
-func waitForID(t *testing.T, server *harness.Server, copies []*copyOf, id, former string) string {
+func waitForID(t *testing.T, server *framework.Server, copies []*copyOf, id, former string) (writer string) {
 	t.Helper()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(time.Minute)
-	for {
-		configMap, err := server.Kubernetes.CoreV1().ConfigMaps("default").Get(t.Context(), "cluster-id", metav1.GetOptions{})
-		if writer := configMap.Data["writtenBy"]; err == nil && configMap.Data["id"] == id && writer != former {
-			return writer
+	poll.Eventually(t, time.Minute, "the ConfigMap has id "+id+" from another writer than "+former, func(ctx context.Context) error {
+		configMap, err := server.Kubernetes.CoreV1().ConfigMaps("default").Get(ctx, "cluster-id", metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("%w; the copies said:\n%s\nand:\n%s", err, copies[0].String(), copies[1].String())
 		}
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatalf("the ConfigMap is %v (%v), want id %s from another writer than %q; the copies said:\n%s\nand:\n%s",
-				configMap.Data, err, id, former, copies[0].String(), copies[1].String())
-		}
-	}
+		writer = configMap.Data["writtenBy"]
+		return poll.Want(configMap.Data["id"] == id && writer != former, configMap.Data)
+	})
+	return writer
 }
 
 func startCopy(t *testing.T, binary, kubeconfig string) *copyOf {

@@ -4,6 +4,7 @@
 package integration
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 const noteManifest = "apiVersion: notes.example.com/v1\nkind: Note\nmetadata: {name: milk, namespace: default}\ntext: %\n"
@@ -20,7 +22,7 @@ const noteManifest = "apiVersion: notes.example.com/v1\nkind: Note\nmetadata: {n
 // TestMinimalControlPlaneExample runs the program, uses its kind as any other, kills the program and runs it again.
 func TestMinimalControlPlaneExample(t *testing.T) {
 	t.Parallel()
-	binary := harness.Example(t, root, "minimal-controlplane")
+	binary := framework.Example(t, root, "minimal-controlplane")
 	dir := filepath.Join(t.TempDir(), "data")
 	manifest := func(text string) string {
 		file := filepath.Join(t.TempDir(), "note.yaml")
@@ -29,7 +31,7 @@ func TestMinimalControlPlaneExample(t *testing.T) {
 		}
 		return file
 	}
-	kubectl := harness.NewKubectl(t, root, filepath.Join(dir, "kubeconfig"))
+	kubectl := framework.NewKubectl(t, root, filepath.Join(dir, "kubeconfig"))
 	first := startMinimal(t, binary, dir)
 	kubectl.Want(t, `note.notes.example.com/milk serverside-applied`, "apply", "--server-side", "-f", manifest("buy some"))
 	kubectl.WantError(t, `text: Required value: say what to remember`, "apply", "--server-side", "-f", manifest(`""`))
@@ -68,13 +70,8 @@ func startMinimal(t *testing.T, binary, dir string) *exec.Cmd {
 			_ = c.command.Wait()
 		}
 	})
-	deadline := time.After(time.Minute)
-	for !strings.Contains(c.String(), "ready: kubectl") {
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-deadline:
-			t.Fatalf("the program is not ready; it said:\n%s", c.String())
-		}
-	}
+	poll.Eventually(t, time.Minute, "the program is ready", func(context.Context) error {
+		return poll.Want(strings.Contains(c.String(), "ready: kubectl"), c.String())
+	})
 	return c.command
 }

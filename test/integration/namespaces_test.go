@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	features "github.com/kube-annex/annex/apis/features/v1alpha1"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 // patience is how long anything may take on a busy machine.
@@ -26,7 +26,7 @@ const patience = time.Minute
 // waitUntilGone returns when no namespace of that uid is left.
 func waitUntilGone(t *testing.T, client kubernetes.Interface, ns *corev1.Namespace) {
 	t.Helper()
-	harness.Eventually(t, patience, func() error {
+	framework.Eventually(t, patience, func() error {
 		current, err := client.CoreV1().Namespaces().Get(t.Context(), ns.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && current.UID != ns.UID {
 			return nil
@@ -62,7 +62,7 @@ func releaseConfigMap(t *testing.T, client kubernetes.Interface, namespace, name
 
 func TestFeaturesGoWithTheirNamespace(t *testing.T) {
 	t.Parallel()
-	server := harness.Start(t)
+	server := framework.Start(t)
 	ns := newNamespace(t, server.Kubernetes, "team")
 	create := func(name string) error {
 		_, err := server.Annex.FeaturesV1alpha1().Features(ns.Name).Create(t.Context(), &features.Feature{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -77,7 +77,7 @@ func TestFeaturesGoWithTheirNamespace(t *testing.T) {
 	if err := server.Kubernetes.CoreV1().Namespaces().Delete(t.Context(), ns.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, patience, func() error {
+	framework.Eventually(t, patience, func() error {
 		list, err := server.Annex.FeaturesV1alpha1().Features(ns.Name).List(t.Context(), metav1.ListOptions{})
 		if err == nil && len(list.Items) > 0 {
 			err = fmt.Errorf("%d Features are in a namespace that is being deleted", len(list.Items))
@@ -98,9 +98,9 @@ func TestANamespaceIsDeletedAcrossSIGKILLs(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	binary, dir := harness.Annex(t, root), t.TempDir()
-	connect := func() (*harness.Process, kubernetes.Interface) {
-		process := harness.StartProcess(t, binary, dir)
+	binary, dir := framework.Annex(t, root), t.TempDir()
+	connect := func() (*framework.Process, kubernetes.Interface) {
+		process := framework.StartProcess(t, binary, dir)
 		client, err := kubernetes.NewForConfig(process.Config(t))
 		if err != nil {
 			t.Fatal(err)

@@ -21,14 +21,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
-	"github.com/kube-annex/annex/controllers/observer"
+	"github.com/kube-annex/annex/controllers/featureobserver"
 	features "github.com/kube-annex/annex/generated/clientset/versioned/typed/features/v1alpha1"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // observedNamespace is the test's own: `annex up` observes its host in kube-system.
@@ -37,7 +37,7 @@ const observedNamespace = "observed"
 // TestObserver has the gates of three components, played by servers of metrics, observed in a real Annex.
 func TestObserver(t *testing.T) {
 	t.Parallel()
-	server := harness.Start(t)
+	server := framework.Start(t)
 	if _, err := server.Kubernetes.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: observedNamespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -236,12 +236,12 @@ func observe(t *testing.T, config *rest.Config, components ...*component) *obser
 			return next.RoundTrip(request)
 		})
 	})
-	options := observer.NewOptions()
+	options := featureobserver.NewOptions()
 	options.Host, options.Clock, options.Namespace = config, o.clock, observedNamespace
 	for _, c := range components {
-		options.Endpoints = append(options.Endpoints, observer.Endpoint{Component: c.name, URL: c.server.URL + "/metrics", CAFile: c.caFile})
+		options.Endpoints = append(options.Endpoints, featureobserver.Endpoint{Component: c.name, URL: c.server.URL + "/metrics", CAFile: c.caFile})
 	}
-	controller, err := observer.New(*options)
+	controller, err := featureobserver.New(*options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,24 +262,21 @@ func (f roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { re
 // round makes the next round and waits for its end.
 func (o *observation) round(t *testing.T) {
 	t.Helper()
-	o.clock.Step(observer.DefaultInterval)
+	o.clock.Step(featureobserver.DefaultInterval)
 	o.wait(t)
 }
 
 // wait waits until the observer waits.
 func (o *observation) wait(t *testing.T) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+	poll.Eventually(t, time.Minute, "a round ends", func(context.Context) error {
 		select {
 		case err := <-o.done:
-			return false, fmt.Errorf("the observer ended: %w", err)
+			return poll.Permanent(fmt.Errorf("the observer ended: %w", err))
 		default:
 		}
-		return o.clock.HasWaiters(), nil
+		return poll.Want(o.clock.HasWaiters(), "the observer works")
 	})
-	if err != nil {
-		t.Fatalf("waiting for the end of a round: %v", err)
-	}
 }
 
 func (o *observation) stop(t *testing.T) {

@@ -23,8 +23,8 @@ import (
 	"github.com/kube-annex/annex/apis/node/v1alpha1"
 	"github.com/kube-annex/annex/server/extension"
 	"github.com/kube-annex/annex/server/openapi"
-	"github.com/kube-annex/annex/server/up"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/server/standalone"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 const (
@@ -45,12 +45,12 @@ func TestGatedFieldThroughControlPlane(t *testing.T) {
 		Gate: "Deadlines", Kind: v1alpha1.SchemeGroupVersion.WithKind("NodeBalloon"), Path: []string{"spec", "reclaimDeadlineSeconds"},
 		Model: "com.github.kube-annex.annex.apis.node.v1alpha1.NodeBalloonSpec", Property: "reclaimDeadlineSeconds",
 	}}}, on)
-	server := harness.Start(t, func(o *up.Options) { o.Extension.OpenAPI = publisher })
+	server := framework.Start(t, func(o *standalone.Options) { o.Extension.OpenAPI = publisher })
 	published := &published{t: t, server: server}
 	if _, ok := published.url(); !ok {
 		t.Error("the document is not listed when the server is ready")
 	}
-	kubectl := harness.NewKubectl(t, root, server.Kubeconfig)
+	kubectl := framework.NewKubectl(t, root, server.Kubeconfig)
 	explain := []string{"explain", "nodeballoon.spec", "--recursive"}
 	kubectl.Want(t, `reclaimDeadlineSeconds`, explain...)
 
@@ -103,7 +103,7 @@ func TestEachVersionIsAnnounced(t *testing.T) {
 		gated.Resources = append(gated.Resources, openapi.Resource{Gate: "All", GroupVersionResource: resource})
 	}
 	publisher := openapi.NewPublisher(gated, func(string) bool { return true })
-	server := harness.Start(t, func(o *up.Options) { o.Extension.OpenAPI = publisher })
+	server := framework.Start(t, func(o *standalone.Options) { o.Extension.OpenAPI = publisher })
 	changed := publisher.Publish(func(string) bool { return false })
 	if diff := cmp.Diff(extension.GroupVersions(), changed, cmpopts.SortSlices(func(a, b schema.GroupVersion) bool { return a.String() < b.String() })); diff != "" {
 		t.Fatalf("changed versions (-want,+got):\n%s", diff)
@@ -128,7 +128,7 @@ func TestEachVersionIsAnnounced(t *testing.T) {
 // published is what the control plane publishes.
 type published struct {
 	t      *testing.T
-	server *harness.Server
+	server *framework.Server
 }
 
 func (p *published) get(url string) string {

@@ -4,7 +4,6 @@
 package integration
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -17,7 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // TestQuotasAreRightAfterSIGKILL kills `annex up` while clients create and delete what a quota counts: what is charged and what is stored may
@@ -28,9 +28,9 @@ func TestQuotasAreRightAfterSIGKILL(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	binary, dir := harness.Annex(t, root), t.TempDir()
+	binary, dir := framework.Annex(t, root), t.TempDir()
 	for kill := range kills + 1 {
-		process := harness.StartProcess(t, binary, dir)
+		process := framework.StartProcess(t, binary, dir, "--resource-quota-sync-period=2s")
 		client, err := kubernetes.NewForConfig(process.Config(t))
 		if err != nil {
 			t.Fatal(err)
@@ -82,21 +82,12 @@ func createAndDelete(ctx context.Context, client kubernetes.Interface) {
 // waitCounted returns when the quota says what there is.
 func waitCounted(t *testing.T, client kubernetes.Interface, kill int, limit int64) {
 	t.Helper()
-	began, first := time.Now(), ""
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		says, err := counted(t.Context(), client, limit)
-		if err == nil {
-			t.Logf("after kill %d: %s; after %s, at first %s", kill, says, time.Since(began).Round(time.Millisecond), cmp.Or(first, "the same"))
-			return
-		}
-		first = cmp.Or(first, err.Error())
-		if time.Now().After(deadline) {
-			t.Fatalf("after kill %d: still %v", kill, err)
-		}
-		tick := time.NewTimer(50 * time.Millisecond)
-		<-tick.C
-	}
+	var state string
+	took := poll.Eventually(t, 20*time.Second, fmt.Sprintf("the quota is right after kill %d", kill), func(ctx context.Context) (err error) {
+		state, err = counted(ctx, client, limit)
+		return err
+	})
+	t.Logf("after kill %d: %s; after %s", kill, state, took.Round(time.Millisecond))
 }
 
 func counted(ctx context.Context, client kubernetes.Interface, limit int64) (string, error) {

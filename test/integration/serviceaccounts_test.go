@@ -22,9 +22,9 @@ import (
 
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
-	"github.com/kube-annex/annex/server/pki"
-	"github.com/kube-annex/annex/server/up"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/server/certificates/pki"
+	"github.com/kube-annex/annex/server/standalone"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 // mayReadClaims lets the accounts of a namespace read ClusterClaims, and returns when the server knows it.
@@ -45,7 +45,7 @@ func mayReadClaims(t *testing.T, client kubernetes.Interface, namespace string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, patience, func() error {
+	framework.Eventually(t, patience, func() error {
 		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			Groups:             []string{"system:serviceaccounts:" + namespace},
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Group: v1alpha1.GroupName, Resource: "clusterclaims"},
@@ -60,14 +60,14 @@ func mayReadClaims(t *testing.T, client kubernetes.Interface, namespace string) 
 // TestServiceAccountLikeInACluster goes the way of a program in a pod, which is given a token and a ConfigMap.
 func TestServiceAccountLikeInACluster(t *testing.T) {
 	t.Parallel()
-	f := harness.Start(t)
-	kubectl := harness.NewKubectl(t, root, f.Kubeconfig)
+	f := framework.Start(t)
+	kubectl := framework.NewKubectl(t, root, f.Kubeconfig)
 	kubectl.Run(t, "create", "namespace", "team")
 	mayReadClaims(t, f.Kubernetes, "team")
 
 	mounted := t.TempDir()
 	var authorities string
-	harness.Eventually(t, patience, func() error {
+	framework.Eventually(t, patience, func() error {
 		configMap, err := f.Kubernetes.CoreV1().ConfigMaps("team").Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
 		if err == nil {
 			authorities = configMap.Data["ca.crt"]
@@ -104,7 +104,7 @@ func TestServiceAccountLikeInACluster(t *testing.T) {
 	if _, err := f.Kubernetes.CoreV1().Secrets("team").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, patience, func() error {
+	framework.Eventually(t, patience, func() error {
 		filled, err := f.Kubernetes.CoreV1().Secrets("team").Get(t.Context(), "forever", metav1.GetOptions{})
 		if err == nil && len(filled.Data) != 3 {
 			err = fmt.Errorf("the secret holds %v", filled.Data)
@@ -126,7 +126,7 @@ func TestServiceAccountLikeInACluster(t *testing.T) {
 // TestTokensAtTheExtension has the extension apiserver ask the host whose token it is that a client brings to its own port.
 func TestTokensAtTheExtension(t *testing.T) {
 	t.Parallel()
-	f := startFrontDoor(t, func(o *up.Options) { o.Extension.Authentication.TokenTTL = time.Second })
+	f := startFrontDoor(t, func(o *standalone.Options) { o.Extension.Authentication.TokenTTL = time.Second })
 	mayReadClaims(t, f.Kubernetes, "default")
 	accounts := f.Kubernetes.CoreV1().ServiceAccounts("default")
 	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "reader"}}, metav1.CreateOptions{}); err != nil {
@@ -166,7 +166,7 @@ func TestTokensAtTheExtension(t *testing.T) {
 		t.Errorf("aggregator, the account deleted: got %d, want 401", got)
 	}
 	// The extension believes the host's answer for a second here.
-	harness.Eventually(t, patience, func() error {
+	framework.Eventually(t, patience, func() error {
 		if got := get(t, client, f.direct+claimsPath, header); got != http.StatusUnauthorized {
 			return fmt.Errorf("direct, the account deleted: got %d, want 401", got)
 		}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 // TestSIGKILLLosesNoAcknowledgedWrite kills `annex up` among 16 concurrent writers, again and again on one data directory.
@@ -27,11 +27,11 @@ func TestSIGKILLLosesNoAcknowledgedWrite(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	binary, dir := harness.Annex(t, root), t.TempDir()
+	binary, dir := framework.Annex(t, root), t.TempDir()
 
 	ledger := &ledger{acknowledged: map[string]string{}, unanswered: map[string][]string{}}
 	for kill := range kills {
-		process := harness.StartProcess(t, binary, dir)
+		process := framework.StartProcess(t, binary, dir)
 		client, err := versioned.NewForConfig(process.Config(t))
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func TestSIGKILLLosesNoAcknowledgedWrite(t *testing.T) {
 		stop()
 		writing.Wait()
 	}
-	process := harness.StartProcess(t, binary, dir)
+	process := framework.StartProcess(t, binary, dir)
 	client, err := versioned.NewForConfig(process.Config(t))
 	if err != nil {
 		t.Fatal(err)

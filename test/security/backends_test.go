@@ -29,9 +29,9 @@ import (
 	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/ptr"
 
-	"github.com/kube-annex/annex/server/pki"
-	"github.com/kube-annex/annex/server/up"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/server/certificates/pki"
+	"github.com/kube-annex/annex/server/standalone"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 const evilPath = "/apis/evil.example.com/v1"
@@ -115,7 +115,7 @@ func (e *evil) headers() []http.Header {
 
 // evilHost is a control plane with APIServices of an evil server.
 type evilHost struct {
-	*harness.Server
+	*framework.Server
 	evil *evil
 	pki  *pki.Directory
 }
@@ -123,7 +123,7 @@ type evilHost struct {
 func startEvilHost(t *testing.T) *evilHost {
 	t.Helper()
 	h := &evilHost{evil: startEvil(t)}
-	h.Server = harness.Start(t, func(o *up.Options) { o.ControlPlane.ServiceResolver = h.evil })
+	h.Server = framework.Start(t, func(o *standalone.Options) { o.ControlPlane.ServiceResolver = h.evil })
 	var err error
 	if h.pki, err = pki.Open(filepath.Join(h.DataDir(), "pki")); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func startEvilHost(t *testing.T) *evilHost {
 		}
 	}
 	for group, want := range map[string]apiregistrationv1.ConditionStatus{"evil.example.com": "True", "turncoat.example.com": "False"} {
-		harness.Eventually(t, patience, func() error {
+		framework.Eventually(t, patience, func() error {
 			service, err := client.Get(t.Context(), "v1."+group, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -167,7 +167,7 @@ func (h *evilHost) session(t *testing.T) *session {
 func (h *evilHost) token(t *testing.T) string {
 	t.Helper()
 	var token string
-	harness.Eventually(t, patience, func() error {
+	framework.Eventually(t, patience, func() error {
 		answer, err := h.Kubernetes.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err == nil {
 			token = answer.Status.Token
@@ -309,7 +309,7 @@ func credentials(t *testing.T, h *evilHost) {
 	anybody := newSession(t, s.address, config)
 	for _, headers := range []string{"", "Connection: Authorization\n", "Connection: Upgrade\nUpgrade: websocket\n"} {
 		h.evil.headers()
-		harness.Eventually(t, patience, func() error {
+		framework.Eventually(t, patience, func() error {
 			if got := anybody.get(t, evilPath+"/raw?say=HTTP/1.1+403+Forbidden%0d%0aContent-Length:+0%0d%0a%0d%0a", "Authorization: Bearer "+token+"\n"+headers); got.code != http.StatusForbidden {
 				return fmt.Errorf("got %d", got.code)
 			}

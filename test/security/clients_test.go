@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kube-annex/annex/generated/clientset/versioned"
-	"github.com/kube-annex/annex/server/pki"
+	"github.com/kube-annex/annex/server/certificates/pki"
 )
 
 const (

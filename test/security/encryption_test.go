@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
-	"github.com/kube-annex/annex/server/up"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/server/standalone"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 const (
@@ -43,7 +43,7 @@ func TestEncryptionKeysRotate(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "encryption.yaml")
 	writeEncryption(t, path, keyOne)
-	server := harness.Start(t, func(o *up.Options) { o.Etcd.EncryptionConfig = path })
+	server := framework.Start(t, func(o *standalone.Options) { o.Etcd.EncryptionConfig = path })
 	const hidden, plainly = "hidden-in-etcd", "plain-in-etcd"
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string][]byte{"a": []byte(hidden)}}
 	if _, err := server.Kubernetes.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
@@ -98,7 +98,7 @@ func TestEncryptionKeysRotate(t *testing.T) {
 }
 
 // wantKey makes sure that Secrets and claims are stored with a key.
-func wantKey(t *testing.T, server *harness.Server, key string) {
+func wantKey(t *testing.T, server *framework.Server, key string) {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(server.DataDir(), "etcd", "client.sock")}, Logger: zap.NewNop()})
 	if err != nil {
@@ -126,7 +126,7 @@ func migrateSecrets(t *testing.T, kube kubernetes.Interface) {
 	if _, err := all.Create(t.Context(), migration, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, patience, func() error {
+	framework.Eventually(t, patience, func() error {
 		migration, err := all.Get(t.Context(), "secrets", metav1.GetOptions{})
 		if err != nil {
 			return err

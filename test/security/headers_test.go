@@ -27,8 +27,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kube-annex/annex/server/pki"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/server/certificates/pki"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 // spoofs are headers that name an administrator, in each way that some server somewhere believes.
@@ -214,7 +214,7 @@ func allow(t *testing.T, a *annex, user string, rules ...rbacv1.PolicyRule) {
 		t.Fatal(err)
 	}
 	for _, rule := range rules {
-		harness.Eventually(t, patience, func() error { return isAllowed(t.Context(), kube, user, rule) })
+		framework.Eventually(t, patience, func() error { return isAllowed(t.Context(), kube, user, rule) })
 	}
 }
 

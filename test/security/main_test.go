@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-annex/annex/server/pki"
-	"github.com/kube-annex/annex/test/harness"
-	"github.com/kube-annex/annex/test/syncbuffer"
+	"github.com/kube-annex/annex/server/certificates/pki"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/syncbuffer"
 )
 
 const (
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 }
 
 func runAll(m *testing.M) (code int, err error) {
-	binary, err := harness.AnnexFor("../..")
+	binary, err := framework.AnnexFor("../..")
 	if err != nil {
 		return 0, err
 	}

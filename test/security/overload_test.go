@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 // aside is how long others may have to wait at one server while somebody holds all the places of their priority level. A body has to come
@@ -62,7 +62,7 @@ func TestOverload(t *testing.T) {
 					}
 				}
 			}
-			harness.Eventually(t, patience, func() error {
+			framework.Eventually(t, patience, func() error {
 				refused := 0
 				for _, f := range all {
 					refused += f.answered()["429"]

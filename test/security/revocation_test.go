@@ -16,8 +16,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kube-annex/annex/server/pki"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/server/certificates/pki"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 // TestRevocationLag takes rights and accounts away, with the settings that `annex up` has, and waits until both doors know: the control plane
@@ -84,7 +84,7 @@ func wantRefused(t *testing.T, sessions map[string]*session, headers string, cod
 	began := time.Now()
 	for _, door := range slices.Sorted(maps.Keys(sessions)) { // the control plane comes first
 		s := sessions[door]
-		harness.Eventually(t, limits[s.address]-time.Since(began), func() error {
+		framework.Eventually(t, limits[s.address]-time.Since(began), func() error {
 			if got := s.get(t, claimsPath, headers); got.code != code {
 				return fmt.Errorf("%s: got %d, want %d", door, got.code, code)
 			}

@@ -21,9 +21,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kube-annex/annex/server/admission/admissiontest"
-	"github.com/kube-annex/annex/server/pki"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/server/admissiontest"
+	"github.com/kube-annex/annex/server/certificates/pki"
+	"github.com/kube-annex/annex/test/framework"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
@@ -72,7 +72,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 	if _, err := secrets.Create(t.Context(), legacy, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, patience, func() error {
+	framework.Eventually(t, patience, func() error {
 		filled, err := secrets.Get(t.Context(), "legacy", metav1.GetOptions{})
 		if err == nil && len(filled.Data["token"]) == 0 {
 			err = fmt.Errorf("it has no token yet")
@@ -109,7 +109,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 	if err := kube.CoreV1().Namespaces().Delete(t.Context(), "secrets", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, patience, func() error {
+	framework.Eventually(t, patience, func() error {
 		if _, err := kube.CoreV1().Namespaces().Get(t.Context(), "secrets", metav1.GetOptions{}); err == nil {
 			return fmt.Errorf("the namespace is still there")
 		}
@@ -223,7 +223,7 @@ func TestAuditRecordsOnce(t *testing.T) {
 			t.Errorf("%s: got %d, want 403", id, got.code)
 		}
 		var lines []string
-		harness.Eventually(t, patience, func() error {
+		framework.Eventually(t, patience, func() error {
 			log, err := os.ReadFile(filepath.Join(careless.dataDir, "audit.log"))
 			if err != nil {
 				return err

@@ -30,8 +30,8 @@ import (
 	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/ptr"
 
-	"github.com/kube-annex/annex/server/admission/admissiontest"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/server/admissiontest"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 // maxTold is how much of what a server answered, that is no webhook, an error may tell.
@@ -78,7 +78,7 @@ func servicesLeadNowhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = client.Delete(t.Context(), name, metav1.DeleteOptions{}) })
-		harness.Eventually(t, patience, func() error {
+		framework.Eventually(t, patience, func() error {
 			got, err := client.Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -147,7 +147,7 @@ func answersOfWebhooks(t *testing.T) {
 				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
 			}},
 		})
-		harness.Eventually(t, patience, func() error {
+		framework.Eventually(t, patience, func() error {
 			_, err := kube.CoreV1().ConfigMaps("ssrf").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: label, Labels: map[string]string{label: "yes"}}},
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return told(err, line)
@@ -195,7 +195,7 @@ func answersOfConversions(t *testing.T) {
 			t.Fatal(err)
 		}
 		client := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "ssrf.example.com", Version: "v2", Resource: plural})
-		harness.Eventually(t, patience, func() error {
+		framework.Eventually(t, patience, func() error {
 			object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "ssrf.example.com/v2", "kind": strings.ToUpper(path), "metadata": map[string]any{"name": "a"}}}
 			_, err := client.Create(t.Context(), object, metav1.CreateOptions{})
 			if !strings.Contains(fmt.Sprint(err), "onversion") {
@@ -215,7 +215,7 @@ func namespace(t *testing.T, kube kubernetes.Interface, name string) {
 	if _, err := kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, patience, func() error { // Controllers make what belongs into it.
+	framework.Eventually(t, patience, func() error { // Controllers make what belongs into it.
 		_, err := kube.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/kube-annex/annex/server/pki"
+	"github.com/kube-annex/annex/server/certificates/pki"
 )
 
 var timeouts = flag.Bool("timeouts", false, "wait until the servers end connections on which nothing comes, some two minutes")

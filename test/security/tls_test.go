@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/kube-annex/annex/server/pki"
+	"github.com/kube-annex/annex/server/certificates/pki"
 )
 
 // TestTLSVersionsAndCiphers tries all that TLS has had so far at both ports.

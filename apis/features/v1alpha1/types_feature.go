@@ -103,6 +103,11 @@ type FeatureStatus struct {
 	// +optional
 	Version string `json:"version,omitempty" protobuf:"bytes,5,opt,name=version"`
 
+	// component is the name of the component that announced the feature, such as annex-apiserver: version is one of
+	// its versions. Empty until it is announced.
+	// +optional
+	Component string `json:"component,omitempty" protobuf:"bytes,15,opt,name=component"`
+
 	// default is the value that the feature has when nobody sets it: Enabled or Disabled. Empty if it is not known,
 	// as for features that are only observed from outside.
 	// +optional

@@ -11,9 +11,11 @@ import (
 // +genclient:onlyVerbs=create
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// FeatureReport tells the server which feature gates a component has and how it sees them, any number in one request.
+// FeatureReport tells the server which feature gates a component has and how it sees them, up to 1024 in one request.
 // It can only be created and is never stored: the server merges it into status.uses of the Features in the report's
-// namespace, announces unknown names as new Features, and answers in status where each feature stands.
+// namespace, announces unknown names as new Features, and answers in status where each feature stands. Each report is
+// also the sign of life of the reporting process: it counts as running for 15 minutes after its last report, and
+// transitions of Features wait for its answers. metadata.creationTimestamp of the answer is the server's time.
 type FeatureReport struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata. metadata.namespace is the namespace of the Features that are
@@ -50,6 +52,15 @@ type FeatureReportSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	Features []ReportedFeature `json:"features" protobuf:"bytes,4,rep,name=features"`
+
+	// observed is the resourceVersion up to which the process has applied every change of a Feature in the namespace and
+	// reported the values that disagree. Empty until the process has read the Features.
+	// +optional
+	Observed string `json:"observed,omitempty" protobuf:"bytes,5,opt,name=observed"`
+
+	// stopping is true in the last report of a process: the server stops waiting for its answers.
+	// +optional
+	Stopping bool `json:"stopping,omitempty" protobuf:"varint,6,opt,name=stopping"`
 }
 
 // ReportedFeature is one feature gate as a component sees it.

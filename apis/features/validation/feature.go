@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -76,6 +77,7 @@ func ValidateFeatureStatusUpdate(feature, _ *features.Feature) field.ErrorList {
 	errs := validateNotNegative(path.Child("observedGeneration"), status.ObservedGeneration)
 	errs = append(errs, validateOptional(path.Child("stability"), status.Stability, stabilities)...)
 	errs = append(errs, validateText(path.Child("version"), status.Version, maxVersionLength)...)
+	errs = append(errs, validateText(path.Child("component"), status.Component, maxComponentLength)...)
 	errs = append(errs, validateOptional(path.Child("default"), status.Default, values)...)
 	errs = append(errs, validateOptional(path.Child("configured"), status.Configured, values)...)
 	errs = append(errs, validateOptional(path.Child("source"), status.Source, sources)...)
@@ -173,13 +175,17 @@ func validateRequired(path *field.Path, value string) field.ErrorList {
 }
 
 // validateText takes text of at most limit characters. Bytes that are not UTF-8, which protobuf carries, would come back as
-// other text in JSON: two uses would become one key, and nobody could patch the object any more.
+// other text in JSON: two uses would become one key, and nobody could patch the object any more. Control characters would be obeyed by
+// the terminals of those who read it.
 func validateText(path *field.Path, value string, limit int) field.ErrorList {
 	if !utf8.ValidString(value) {
 		return field.ErrorList{field.Invalid(path, strings.ToValidUTF8(value, "\uFFFD"), "must be valid UTF-8")}
 	}
 	if utf8.RuneCountInString(value) > limit {
 		return field.ErrorList{field.TooLongCharacters(path, value, limit)}
+	}
+	if strings.ContainsFunc(value, unicode.IsControl) {
+		return field.ErrorList{field.Invalid(path, value, "must not contain control characters")}
 	}
 	return nil
 }

@@ -127,6 +127,7 @@ func TestValidateFeatureStatus(t *testing.T) {
 		},
 		"version of 64 runes":      {status: features.FeatureStatus{Version: strings.Repeat("é", 64)}},
 		"version of 65 characters": {status: features.FeatureStatus{Version: strings.Repeat("x", 65)}, want: []string{"status.version: Too long"}},
+		"component of 64 letters":  {status: features.FeatureStatus{Component: strings.Repeat("x", 64)}, want: []string{"status.component: Too long"}},
 		"negative generation":      {status: features.FeatureStatus{ObservedGeneration: -1}, want: []string{"status.observedGeneration: Invalid value"}},
 		"task without name":        {status: task(func(t *features.Task) { t.Name = "" }), want: []string{"status.tasks[1].name: Required value"}},
 		"task without state":       {status: task(func(t *features.Task) { t.State = "" }), want: []string{"status.tasks[1].state: Required value"}},
@@ -144,6 +145,10 @@ func TestValidateFeatureStatus(t *testing.T) {
 		"version is not UTF-8":     {status: features.FeatureStatus{Version: "v\xff"}, want: []string{"status.version: Invalid value"}},
 		"uses are not UTF-8": {
 			status: use(func(u *features.Use) { u.Component, u.Version, u.Reporter = "c\xff", "v\xff", "r\xff" }),
+			want:   []string{"status.uses[0].component: Invalid value", "status.uses[0].version: Invalid value", "status.uses[0].reporter: Invalid value"},
+		},
+		"uses with control characters": {
+			status: use(func(u *features.Use) { u.Component, u.Version, u.Reporter = "c\x1b[2J", "v\x7f", "r\u009b" }),
 			want:   []string{"status.uses[0].component: Invalid value", "status.uses[0].version: Invalid value", "status.uses[0].reporter: Invalid value"},
 		},
 		"use without value":         {status: use(func(u *features.Use) { u.Value = "" }), want: []string{"status.uses[0].value: Required value"}},

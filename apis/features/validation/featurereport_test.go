@@ -42,11 +42,18 @@ func TestValidateFeatureReport(t *testing.T) {
 			},
 			want: []string{"spec.features[0].value: Unsupported value", "spec.features[0].default: Unsupported value", "spec.features[0].stability: Unsupported value"},
 		},
-		"thousands of gates": {change: func(s *features.FeatureReportSpec) {
-			for i := range 5000 {
-				s.Features = append(s.Features, features.ReportedFeature{Name: fmt.Sprintf("Gate%d", i), Value: "Disabled"})
-			}
-		}},
+		"control characters": {
+			change: func(s *features.FeatureReportSpec) {
+				s.Component, s.Version, s.Instance = "\x1b[2Jkubelet", "v1\u009b31m", "node\x7f\n1"
+			},
+			want: []string{"spec.component: Invalid value", "spec.version: Invalid value", "spec.instance: Invalid value"},
+		},
+		"observed":                      {change: func(s *features.FeatureReportSpec) { s.Observed = "18446744073709551615" }},
+		"observed is no version":        {change: func(s *features.FeatureReportSpec) { s.Observed = "0x12" }, want: []string{"spec.observed: Invalid value"}},
+		"observed is long":              {change: func(s *features.FeatureReportSpec) { s.Observed = strings.Repeat("1", 1000) }, want: []string{"spec.observed: Invalid value"}},
+		"as many gates as there may be": {change: func(s *features.FeatureReportSpec) { s.Features = gatesOfLength(1024, 100) }},
+		"one gate too many":             {change: func(s *features.FeatureReportSpec) { s.Features = gatesOfLength(1025, 10) }, want: []string{"spec.features: Too many"}},
+		"too much text":                 {change: func(s *features.FeatureReportSpec) { s.Features = gatesOfLength(1000, 200) }, want: []string{"spec.features: Too long"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,4 +74,12 @@ func TestValidateFeatureReport(t *testing.T) {
 			}
 		})
 	}
+}
+
+func gatesOfLength(n, length int) []features.ReportedFeature {
+	var out []features.ReportedFeature
+	for i := range n {
+		out = append(out, features.ReportedFeature{Name: fmt.Sprintf("G%0*d", length-1, i), Value: "Disabled"})
+	}
+	return out
 }

@@ -130,7 +130,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	var work sync.WaitGroup
 	defer work.Wait()
-	work.Go(func() { _ = gates.RunWith(ctx, featuregate.Client{Features: annex.FeaturesV1alpha1(), Leases: leases}) })
+	work.Go(func() { _ = gates.RunWith(ctx, featuregate.Client{Features: annex.FeaturesV1alpha1()}) })
 	work.Go(func() { frobber.run(ctx) })
 	return engine.Run(ctx)
 }

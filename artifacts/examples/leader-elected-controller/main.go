@@ -41,7 +41,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	options.Client = config
-	candidate, err := leadership.New(options, leadership.Group{
+	elector, err := leadership.New(options, leadership.Group{
 		Name:  "cluster-id",
 		Lease: types.NamespacedName{Namespace: "default", Name: "leader-elected-controller"},
 		New:   newTerm,
@@ -49,11 +49,11 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return candidate.Run(ctx)
+	return elector.Run(ctx)
 }
 
 // newTerm makes what runs for one term: clients and informers of the term, and a controller that reads them. It starts nothing.
-func newTerm(term *leadership.Term) ([]leadership.Runner, error) {
+func newTerm(term *leadership.Term) ([]leadership.Runnable, error) {
 	annex, err := versioned.NewForConfig(term.Client())
 	if err != nil {
 		return nil, err
@@ -67,5 +67,5 @@ func newTerm(term *leadership.Term) ([]leadership.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []leadership.Runner{leadership.Informers("claims", factory), {Name: "copy", Run: controller.Run}}, nil
+	return []leadership.Runnable{leadership.Informers("claims", factory), {Name: "copy", Run: controller.Run}}, nil
 }

@@ -16,10 +16,9 @@ import (
 	"syscall"
 
 	"github.com/kube-annex/annex/registry/native"
+	"github.com/kube-annex/annex/server/certificates/pki"
 	"github.com/kube-annex/annex/server/controlplane"
 	"github.com/kube-annex/annex/server/etcd"
-	"github.com/kube-annex/annex/server/options"
-	"github.com/kube-annex/annex/server/pki"
 )
 
 func main() {
@@ -34,12 +33,12 @@ func main() {
 	admin := must(authority.Client("admin", "admin", "system:masters"))
 
 	o := controlplane.NewOptions()
-	o.Serving = options.NewServing("", net.IPv4(127, 0, 0, 1), *port)
+	o.Serving.BindAddress, o.Serving.Port = net.IPv4(127, 0, 0, 1), *port
 	o.Serving.CertFile, o.Serving.KeyFile = serving.CertFile, serving.KeyFile
 	o.Serving.Listener = must(o.Serving.Listen(ctx))
 	o.ClientCAFile = authority.CertFile()
-	o.Groups = []native.Group{notesGroup()}
-	o.WithoutAggregator = true
+	o.AdditionalGroups = []native.Group{notesGroup()}
+	o.DisableAggregator = true
 	completed := must(o.Complete())
 
 	store := must(must(etcd.NewOptions().Complete(*dir)).Start(ctx))

@@ -8,4 +8,6 @@
 // it theirs. What is not its own it never writes, and what is its own it changes only when it was told another id, and never while the
 // cluster is a member of a set: the API refuses that. Where the claim and the source differ, the condition Provisioned of the
 // claim is False and an Event says so.
+//
+// This package is not a stable API.
 package clusterid

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -54,6 +55,9 @@ func TestWhatTheHubAnswers(t *testing.T) {
 		"no credentials":       {http.StatusUnauthorized, status("Unauthorized"), "--clusterset-hub-kubeconfig", false},
 		"no Annex":             {http.StatusNotFound, status("NotFound"), "register Annex there", false},
 		"invalid":              {http.StatusUnprocessableEntity, status("Invalid"), "refuses: so it is", false},
+		"a bad request":        {http.StatusBadRequest, status("BadRequest"), "refuses: so it is", false},
+		"too many requests":    {http.StatusTooManyRequests, status("TooManyRequests"), "does not answer", true},
+		"a request timed out":  {http.StatusRequestTimeout, status("Timeout"), "does not answer", true},
 		"overloaded":           {http.StatusInternalServerError, status("InternalError"), "does not answer", true},
 		"Annex is away":        {http.StatusServiceUnavailable, status("ServiceUnavailable"), "does not answer", true},
 		"something else there": {http.StatusBadGateway, "<html>", "does not answer", true},
@@ -131,8 +135,37 @@ func TestACallerThatIsGoneSaysNothingAboutTheHub(t *testing.T) {
 	if _, err := client.Of(gone, "u"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want that the caller is gone", err)
 	}
+	late, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	if _, err := client.Of(late, "u"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want that the caller's time is over", err)
+	}
 	if err := client.circuit.enter(); err != nil {
 		t.Errorf("the hub counts as away: %v", err)
+	}
+}
+
+func TestTheHubIsReachedThroughTheProxyOfItsConfiguration(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Host == "hub.example.com" {
+			asked.Add(1)
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(proxy.Close)
+	address, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := NewClient(&rest.Config{Host: "http://hub.example.com", Proxy: http.ProxyURL(address)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	if _, err := client.Of(t.Context(), "u"); err == nil || asked.Load() == 0 {
+		t.Errorf("got %v; the proxy was asked %d times", err, asked.Load())
 	}
 }
 

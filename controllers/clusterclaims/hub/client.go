@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
+	"github.com/kube-annex/annex/controllers/restconfig"
 	multicluster "github.com/kube-annex/annex/generated/clientset/versioned/typed/multicluster/v1alpha1"
 )
 
@@ -26,6 +27,8 @@ const (
 	callTimeout = 5 * time.Second
 	// attempts is how often a reservation is tried while others change it.
 	attempts = 4
+	// maxResponse limits an answer in bytes. The longest is the list of the reservations of one cluster, each below 1 KiB.
+	maxResponse = 1 << 20
 )
 
 // ErrChanged says that a reservation is no longer the one that was to be freed.
@@ -45,6 +48,8 @@ func NewClient(config *rest.Config) (*Client, error) {
 	config.Timeout = callTimeout
 	config.QPS, config.Burst, config.RateLimiter = 20, 40, nil
 	config.WarningHandler = rest.NoWarnings{}
+	restconfig.RejectRedirects(config)
+	restconfig.LimitResponses(config, maxResponse)
 	if config.Proxy == nil {
 		// Connections are this client's own, which closes them; client-go shares those of configurations that name no proxy.
 		config.Proxy = http.ProxyFromEnvironment
@@ -83,15 +88,18 @@ func (c *Client) Reserve(ctx context.Context, m Membership, dryRun bool) error {
 	})
 }
 
-// reserve tries once; it is to be tried again if somebody else was faster.
+// reserve tries once. Without done and an error it is to be tried again: somebody else was faster.
 func (c *Client) reserve(ctx context.Context, m Membership, dryRun []string) (done bool, err error) {
 	name := v1alpha1.ReservationName(m.Set, m.ID)
-	_, err = c.reservations.Create(ctx, &v1alpha1.ClusterIDReservation{
+	reservation, err := c.reservations.Create(ctx, &v1alpha1.ClusterIDReservation{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       v1alpha1.ClusterIDReservationSpec{ClusterSet: m.Set, ClusterID: m.ID, ClusterUID: m.Cluster, ClaimUID: m.Claim},
 	}, metav1.CreateOptions{DryRun: dryRun})
-	if !apierrors.IsAlreadyExists(err) {
-		return err == nil, err
+	switch {
+	case err == nil:
+		return true, m.checkHeld(reservation)
+	case !apierrors.IsAlreadyExists(err):
+		return false, err
 	}
 	existing, err := c.reservations.Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -99,6 +107,11 @@ func (c *Client) reserve(ctx context.Context, m Membership, dryRun []string) (do
 		return false, nil // it was freed just now
 	case err != nil:
 		return false, err
+	}
+	if err = m.check(existing); err != nil {
+		return false, err
+	}
+	switch {
 	case existing.Spec.ClusterUID != m.Cluster:
 		return false, &HeldError{Set: m.Set, ID: m.ID, Owner: existing.Status.Owner, Cluster: existing.Spec.ClusterUID}
 	case existing.DeletionTimestamp != nil:
@@ -107,11 +120,30 @@ func (c *Client) reserve(ctx context.Context, m Membership, dryRun []string) (do
 		return true, nil
 	}
 	metav1.SetMetaDataAnnotation(&existing.ObjectMeta, v1alpha1.ClaimUIDAnnotation, string(m.Claim))
-	_, err = c.reservations.Update(ctx, existing, metav1.UpdateOptions{DryRun: dryRun})
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	reservation, err = c.reservations.Update(ctx, existing, metav1.UpdateOptions{DryRun: dryRun})
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return false, nil
+	case err != nil:
+		return false, err
 	}
-	return err == nil, err
+	return true, m.checkHeld(reservation)
+}
+
+// check reports a reservation in an answer that is not the one of the set and the id, or that nobody owns.
+func (m Membership) check(r *v1alpha1.ClusterIDReservation) error {
+	if r.Name != v1alpha1.ReservationName(m.Set, m.ID) || r.Spec.ClusterSet != m.Set || r.Spec.ClusterID != m.ID || r.Status.Owner == "" {
+		return errOtherAnswer
+	}
+	return nil
+}
+
+// checkHeld is check, and reports a reservation that the membership does not hold.
+func (m Membership) checkHeld(r *v1alpha1.ClusterIDReservation) error {
+	if r.Spec.ClusterUID != m.Cluster || r.HoldingClaim() != m.Claim {
+		return errOtherAnswer
+	}
+	return m.check(r)
 }
 
 // Of returns the reservations of a cluster.
@@ -119,8 +151,16 @@ func (c *Client) Of(ctx context.Context, cluster types.UID) ([]v1alpha1.ClusterI
 	var list *v1alpha1.ClusterIDReservationList
 	err := c.do(ctx, func(ctx context.Context) (err error) {
 		selector := fields.OneTermEqualSelector("spec.clusterUID", string(cluster)).String()
-		list, err = c.reservations.List(ctx, metav1.ListOptions{FieldSelector: selector})
-		return err
+		if list, err = c.reservations.List(ctx, metav1.ListOptions{FieldSelector: selector}); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			r := &list.Items[i]
+			if r.Spec.ClusterUID != cluster || r.Name != v1alpha1.ReservationName(r.Spec.ClusterSet, r.Spec.ClusterID) {
+				return errOtherAnswer
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err

@@ -16,4 +16,6 @@
 //
 // Every take-over is a new version of the reservation, and freeing names the version that was looked at. So a late request to free
 // what a former membership held never frees what a later one holds.
+//
+// This package is not a stable API.
 package hub

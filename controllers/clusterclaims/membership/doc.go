@@ -17,4 +17,6 @@
 // A reservation is freed as the version that was looked at, so one that a new membership has taken over meanwhile stays.
 //
 // With the hub away the condition stays what it was: a reservation does not expire.
+//
+// This package is not a stable API.
 package membership

@@ -79,6 +79,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.kube-annex.annex.apis.features.v1alpha1.FeatureStatus
   map:
     fields:
+    - name: component
+      type:
+        scalar: string
     - name: conditions
       type:
         list:

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package admissionregistration serves the configurations of admission webhooks, and admission policies with their bindings.
+//
+// This package is not a stable API.
 package admissionregistration
 
 import (

@@ -44,8 +44,8 @@ func validateStoredMeta(obj metav1.Object) field.ErrorList {
 	return errs
 }
 
-// Unseen returns the reviews that no admission plugin sees: a webhook that fails for them would lock everybody out.
-func Unseen() []schema.GroupResource {
+// ExemptResources returns the reviews that no admission plugin processes: a webhook that fails for them would lock out all users.
+func ExemptResources() []schema.GroupResource {
 	return []schema.GroupResource{
 		{Group: "authentication.k8s.io", Resource: "selfsubjectreviews"},
 		{Group: "authentication.k8s.io", Resource: "tokenreviews"},
@@ -75,7 +75,7 @@ func warnOfRules(rules []admissionregistrationv1.RuleWithOperations, path *field
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				named := schema.GroupResource{Group: group, Resource: resource}
-				if slices.Contains(Unseen(), named) && !told.Has(named) {
+				if slices.Contains(ExemptResources(), named) && !told.Has(named) {
 					told.Insert(named)
 					warnings = append(warnings, fmt.Sprintf("%s: %s is excluded from admission webhooks; this rule will have no effect", path.Index(i), named))
 				}

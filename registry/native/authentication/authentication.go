@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package authentication answers who somebody is: TokenReview for the holder of a token, SelfSubjectReview for the caller.
-// Nothing of it is stored.
+// Nothing of it is stored. It is not a stable API.
 package authentication
 
 import (

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -49,11 +51,14 @@ func (r *tokenReviews) Create(ctx context.Context, obj runtime.Object, validate 
 			return nil, err
 		}
 	}
-	review.Status = r.judge(ctx, review.Spec)
+	var err error
+	if review.Status, err = r.judge(ctx, review.Spec); err != nil {
+		return nil, err
+	}
 	return review, nil
 }
 
-func (r *tokenReviews) judge(ctx context.Context, spec authenticationv1.TokenReviewSpec) authenticationv1.TokenReviewStatus {
+func (r *tokenReviews) judge(ctx context.Context, spec authenticationv1.TokenReviewSpec) (authenticationv1.TokenReviewStatus, error) {
 	audiences := authenticator.Audiences(spec.Audiences)
 	if len(audiences) == 0 {
 		audiences = r.audiences
@@ -67,12 +72,22 @@ func (r *tokenReviews) judge(ctx context.Context, spec authenticationv1.TokenRev
 	request.Header.Set("Authorization", "Bearer "+spec.Token)
 	response, ok, err := r.tokens.AuthenticateRequest(request)
 	switch {
+	case IsUnavailable(err):
+		return authenticationv1.TokenReviewStatus{}, apierrors.NewServiceUnavailable(err.Error())
 	case err != nil:
-		return authenticationv1.TokenReviewStatus{Error: err.Error()}
+		return authenticationv1.TokenReviewStatus{Error: err.Error()}, nil
 	case !ok || response.User.GetName() == user.Anonymous:
-		return authenticationv1.TokenReviewStatus{}
+		return authenticationv1.TokenReviewStatus{}, nil
 	case len(audiences) > 0 && len(audiences.Intersect(response.Audiences)) == 0:
-		return authenticationv1.TokenReviewStatus{Error: "the token is not meant for any of the audiences"}
+		return authenticationv1.TokenReviewStatus{Error: "the token is not meant for any of the audiences"}, nil
 	}
-	return authenticationv1.TokenReviewStatus{Authenticated: true, User: userInfo(response.User), Audiences: response.Audiences}
+	return authenticationv1.TokenReviewStatus{Authenticated: true, User: userInfo(response.User), Audiences: response.Audiences}, nil
+}
+
+// IsUnavailable reports whether an authenticator could not find out who calls, for now. Errors of several authenticators are aggregated.
+func IsUnavailable(err error) bool {
+	if all, ok := err.(utilerrors.Aggregate); ok { //nolint:errorlint // An aggregate does not unwrap.
+		return slices.ContainsFunc(all.Errors(), IsUnavailable)
+	}
+	return apierrors.IsServiceUnavailable(err)
 }

@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package coordination serves Lease, which programs elect leaders and prove life with.
+// Package coordination serves Lease, which programs elect leaders and prove life with. It is not a stable API.
 package coordination
 
 import (

@@ -5,5 +5,5 @@
 //
 // A namespace is deleted in two steps, as in kube-apiserver. The first DELETE marks it as Terminating. It is removed when neither its
 // spec, which /finalize writes, nor its metadata has finalizers: with the write that takes off the last of them. Emptying it before
-// that is the work of a controller.
+// that is the work of a controller. This package is not a stable API.
 package core

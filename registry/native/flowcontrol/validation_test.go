@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 )
 
-// The corpus of test/verdicts has many more cases; these are what each rule is about.
+// The corpus of test/compatibility/apicompat has many more cases; these are what each rule is about.
 
 func mistakes(errs field.ErrorList) []string {
 	var out []string

@@ -120,7 +120,7 @@ func Start(t testing.TB, options Options) *Server {
 	var infos []*genericapiserver.APIGroupInfo
 	var legacy *genericapiserver.APIGroupInfo
 	for _, served := range append(slices.Clone(options.Before), Group{Version: options.Version, Install: options.Install}) {
-		group := resource.NewGroup(options.Scheme, options.Codecs, config.RESTOptionsGetter, served.Version)
+		group := resource.NewGroup(options.Scheme, options.Codecs, config.RESTOptionsGetter, served.Version).Admit(options.Admission)
 		t.Cleanup(group.Destroy)
 		if err := served.Install(group); err != nil {
 			t.Fatalf("installing kinds: %v", err)

@@ -6,8 +6,11 @@
 //   - ReservedClaimNames: names of the Kubernetes project need the verb reserve on clusterclaims.
 //   - ReservationOwner: a ClusterIDReservation is changed and deleted by its owner, or with the verb reserve on clusteridreservations.
 //   - DynamicFeatures: spec.desired of a Feature is set only where the server allows it.
+//   - FeatureDeletion: a Feature that a live server announces is deleted only when it is Off and clean.
 //
 // All are validating plugins, so they see each object of a delete-collection, objects made by apply, and generated names.
+//
+// This package is not a stable API.
 package admission
 
 import (
@@ -21,7 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	chain "github.com/kube-annex/annex/server/admission"
+	chain "github.com/kube-annex/annex/server/internal/admission"
 )
 
 // Plugins are in the order in which they run.
@@ -30,6 +33,7 @@ func Plugins() []chain.Plugin {
 		{Name: ReservedClaimNamesName, New: func(io.Reader) (admission.Interface, error) { return NewReservedClaimNames(), nil }},
 		{Name: ReservationOwnerName, New: func(io.Reader) (admission.Interface, error) { return NewReservationOwner(), nil }},
 		{Name: DynamicFeaturesName, New: func(io.Reader) (admission.Interface, error) { return NewDynamicFeatures(), nil }},
+		{Name: FeatureDeletionName, New: func(io.Reader) (admission.Interface, error) { return NewFeatureDeletion(), nil }},
 	}
 }
 

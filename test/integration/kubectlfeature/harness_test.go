@@ -20,12 +20,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
-	"github.com/kube-annex/annex/server/up"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/server/standalone"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 const (
@@ -36,18 +35,18 @@ const (
 // plugin is the program, and the cluster that it works on.
 type plugin struct {
 	binary, kubeconfig string
-	server             *harness.Server
+	server             *framework.Server
 }
 
-func start(t *testing.T) *plugin {
+func start(t *testing.T, configure ...func(*standalone.Options)) *plugin {
 	t.Helper()
-	binary, err := filepath.Abs(harness.Build(t, "kubectl-feature", root, "./cmd/kubectl-feature"))
+	binary, err := filepath.Abs(framework.Build(t, "kubectl-feature", root, "./cmd/kubectl-feature"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := harness.Start(t, func(o *up.Options) {
+	server := framework.Start(t, append(configure, func(o *standalone.Options) {
 		o.Extension.Lifecycle.Dynamic, o.Extension.Lifecycle.AnswerWindow = []string{"annex-system/*"}, time.Second
-	})
+	})...)
 	return &plugin{binary: binary, kubeconfig: server.Kubeconfig, server: server}
 }
 
@@ -132,15 +131,3 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 }
 
 var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-
-func eventually(t *testing.T, condition func() (bool, string)) {
-	t.Helper()
-	var last string
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(context.Context) (done bool, err error) {
-		done, last = condition()
-		return done, nil
-	})
-	if err != nil {
-		t.Fatalf("not within %s; at last: %s", patience, last)
-	}
-}

@@ -15,7 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 func TestKubectlFeature(t *testing.T) {
@@ -92,13 +93,16 @@ func testReading(t *testing.T, p *plugin) {
 func testUpgradeCheck(t *testing.T, p *plugin) {
 	both := func(status metav1.ConditionStatus, reason, message string) v1alpha1.FeatureStatus {
 		return v1alpha1.FeatureStatus{Conditions: []metav1.Condition{
+			condition(v1alpha1.FeatureAvailable, metav1.ConditionTrue, "Announced", ""),
 			condition(v1alpha1.FeatureSafeToUpgrade, status, reason, message), condition(v1alpha1.FeatureSafeToDowngrade, metav1.ConditionTrue, "Safe", ""),
 		}}
 	}
+	observed := both(metav1.ConditionUnknown, "Observed", "only observed")
+	observed.Source = v1alpha1.SourceObserved
 	p.namespace(t, "upgrade", map[string]v1alpha1.FeatureStatus{
 		"Blocking": both(metav1.ConditionFalse, "AlphaOn", "an alpha feature is On"),
 		"Fine":     both(metav1.ConditionTrue, "Safe", ""),
-		"Another":  both(metav1.ConditionUnknown, "Observed", "only observed"),
+		"Another":  observed,
 	})
 	p.want(t, 1, `\ANAMESPACE +NAME.*SAFE-TO-UPGRADE +REASON +MESSAGE\nupgrade +Blocking +False +AlphaOn +an alpha feature is On\nupgrade +Another +Unknown +Observed +only observed\n\z`,
 		`\Aerror: of 3 features 1 stands in the way of an upgrade; of 1 it is unknown\n\z`, "upgrade-check", "-n", "upgrade")
@@ -258,9 +262,9 @@ func testAPIMissing(t *testing.T, _ *plugin) {
 	if err := services.Delete(t.Context(), "v1alpha1.features.k8s.io", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() (bool, string) {
+	framework.Eventually(t, patience, func() error {
 		_, stderr, code := p.run(t, "list", "-n", "missing")
-		return code == 1 && strings.Contains(stderr, "does not serve features.k8s.io/v1alpha1; register Annex with it"), stderr
+		return poll.Want(code == 1 && strings.Contains(stderr, "does not serve features.k8s.io/v1alpha1; register Annex with it"), stderr)
 	})
 	p.want(t, 1, "", `register Annex with it`, "describe", "Foo", "-n", "missing")
 	p.want(t, 1, "", `register Annex with it`, "enable", "Foo", "-n", "missing")
@@ -270,7 +274,7 @@ func testAPIMissing(t *testing.T, _ *plugin) {
 func TestKubectlFindsThePlugin(t *testing.T) {
 	p := start(t)
 	t.Setenv("PATH", filepath.Dir(p.binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
-	k := harness.NewKubectl(t, root, p.kubeconfig)
+	k := framework.NewKubectl(t, root, p.kubeconfig)
 	p.namespace(t, "plugin", map[string]v1alpha1.FeatureStatus{"Foo": {State: v1alpha1.StateOn}})
 	k.Want(t, `^Foo\s+On`, "feature", "list", "-n", "plugin")
 	k.Want(t, `Usage:\n\s+kubectl feature \[command\]`, "feature", "--help")

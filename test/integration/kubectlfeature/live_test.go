@@ -17,6 +17,8 @@ import (
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	nodev1alpha1 "github.com/kube-annex/annex/apis/node/v1alpha1"
 	"github.com/kube-annex/annex/featuregate/lifecycle"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // serve runs an engine that moves features of a namespace until the test ends.
@@ -53,12 +55,12 @@ func (p *plugin) serve(t *testing.T, namespace string, features ...lifecycle.Fea
 
 func (p *plugin) waitUntilOff(t *testing.T, namespace, name string) {
 	t.Helper()
-	eventually(t, func() (bool, string) {
+	framework.Eventually(t, patience, func() error {
 		feature, err := p.server.Annex.FeaturesV1alpha1().Features(namespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
-			return false, err.Error()
+			return err
 		}
-		return feature.Status.State == v1alpha1.StateOff, feature.Status.String()
+		return poll.Want(feature.Status.State == v1alpha1.StateOff, feature.Status.String())
 	})
 }
 

@@ -16,6 +16,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // terminal is a pseudo-terminal, and what a program has written to it.
@@ -99,7 +101,7 @@ func testTerminal(t *testing.T, p *plugin) {
 		{"\rFoo On\x1b[K\r\n", nil},
 	} {
 		want += step.shown
-		eventually(t, func() (bool, string) { return screen.String() == want, fmt.Sprintf("%q, want %q", screen, want) })
+		framework.Eventually(t, patience, func() error { return poll.Want(screen.String() == want, fmt.Sprintf("%q, want %q", screen, want)) })
 		if step.next != nil {
 			p.status(t, "terminal", "Foo", step.next)
 		}

@@ -25,7 +25,8 @@ import (
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/featuregate/lifecycle"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 const (
@@ -42,7 +43,7 @@ var lifecycleTimings = lifecycle.Timings{
 // stage is a namespace whose Features the engines of some replicas move.
 type stage struct {
 	t         *testing.T
-	server    *harness.Server
+	server    *framework.Server
 	namespace string
 	timings   lifecycle.Timings
 
@@ -50,7 +51,7 @@ type stage struct {
 	log []string
 }
 
-func newStage(t *testing.T, server *harness.Server) *stage {
+func newStage(t *testing.T, server *framework.Server) *stage {
 	t.Helper()
 	t.Parallel()
 	created, err := server.Kubernetes.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "lifecycle-"}}, metav1.CreateOptions{})
@@ -86,6 +87,15 @@ func (s *stage) foo(value v1alpha1.Value, source v1alpha1.Source) lifecycle.Feat
 		Name: "Foo", Default: disabled, Configured: value, Source: source, Stability: v1alpha1.StabilityBeta,
 		On: []lifecycle.Task{s.task("Prepare", false)}, Off: []lifecycle.Task{s.task("Sweep", true)},
 	}
+}
+
+// counted is foo where so many stored objects use it.
+func (s *stage) counted(stored int64, value v1alpha1.Value, source v1alpha1.Source) lifecycle.Feature {
+	f := s.foo(value, source)
+	f.Count = func(context.Context) (v1alpha1.DanglingReferences, error) {
+		return v1alpha1.DanglingReferences{Count: stored}, nil
+	}
+	return f
 }
 
 // replica is a running engine, which can be killed: from then on nothing of it reaches the API.
@@ -169,21 +179,13 @@ func (s *stage) get() *v1alpha1.Feature {
 }
 
 // wait waits until the Feature is as described.
-func (s *stage) wait(what string, is func(f *v1alpha1.Feature) bool) *v1alpha1.Feature {
+func (s *stage) wait(what string, is func(f *v1alpha1.Feature) bool) (feature *v1alpha1.Feature) {
 	s.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		feature := s.get()
-		if is(feature) {
-			return feature
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("the Feature did not become %s; its status is %+v; tasks that ran: %s", what, feature.Status, s.notes())
-		}
-		<-ticker.C
-	}
+	poll.Eventually(s.t, time.Minute, "the Feature is "+what, func(context.Context) error {
+		feature = s.get()
+		return poll.Want(is(feature), fmt.Sprintf("%+v; tasks that ran: %s", feature.Status, s.notes()))
+	})
+	return feature
 }
 
 // settles waits for a state, with nothing left to do.
@@ -207,7 +209,7 @@ func (s *stage) desire(value v1alpha1.Value) {
 // TestLifecycle moves Features of a real server with the engines of replicas in this process.
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
-	server := harness.Start(t)
+	server := framework.Start(t)
 	for name, test := range map[string]func(s *stage){
 		"on and off":             testOnAndOff,
 		"replicas disagree":      testReplicasDisagree,
@@ -215,6 +217,7 @@ func TestLifecycle(t *testing.T) {
 		"the leader is cut off":  testLeaderIsCutOff,
 		"turned round":           testTurnedRound,
 		"awaiting confirmation":  testAwaitingConfirmation,
+		"announced anew":         testAnnouncedAnew,
 		"silent reporter":        testSilentReporter,
 		"disagreeing component":  testDisagreeingComponent,
 		"gates that report":      testGatesThatReport,
@@ -233,9 +236,9 @@ func TestLifecycle(t *testing.T) {
 }
 
 func testOnAndOff(s *stage) {
-	r := s.start("a", "v1.0.0", s.foo(disabled, ""))
+	r := s.start("a", "v1.0.0", s.counted(0, disabled, ""))
 	f := s.settles(v1alpha1.StateOff)
-	if got := s.notes(); got != "Sweep@TurningOff" {
+	if got := s.notes(); got != "" {
 		s.t.Errorf("tasks of the first announcement: %q", got)
 	}
 	if f.Status.Version != "v1.0.0" || f.Status.Stability != v1alpha1.StabilityBeta || f.Status.Default != disabled || f.Status.Configured != disabled ||
@@ -257,7 +260,7 @@ func testOnAndOff(s *stage) {
 			s.t.Errorf("round %d: %+v", i, f.Status)
 		}
 	}
-	if got, want := s.notes(), "Sweep@TurningOff Prepare@TurningOn Sweep@TurningOff Prepare@TurningOn"; got != want {
+	if got, want := s.notes(), "Prepare@TurningOn Sweep@TurningOff Prepare@TurningOn"; got != want {
 		s.t.Errorf("tasks: got %q, want %q", got, want)
 	}
 	// Nothing is written any more.

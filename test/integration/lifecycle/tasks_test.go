@@ -23,6 +23,7 @@ import (
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	multiclusterv1alpha1 "github.com/kube-annex/annex/apis/multicluster/v1alpha1"
+	"github.com/kube-annex/annex/featuregate"
 	"github.com/kube-annex/annex/featuregate/lifecycle"
 )
 
@@ -142,12 +143,51 @@ func testAwaitingConfirmation(s *stage) {
 	}
 }
 
+// testAnnouncedAnew deletes a Feature that is On by spec.desired, whose default is Off, while stored objects use it.
+func testAnnouncedAnew(s *stage) {
+	foo := s.counted(2, disabled, "")
+	foo.Dynamic = true
+	awaiting := func(f *v1alpha1.Feature) bool {
+		return f.Status.State == v1alpha1.StateTurningOff && f.Status.Tasks[0].Name == "Sweep" && f.Status.Tasks[0].State == v1alpha1.TaskAwaitingConfirmation
+	}
+	r := s.start("a", "v1.0.0", foo)
+	s.wait("awaiting confirmation when it is announced for the first time", awaiting)
+	s.desire(enabled)
+	on := s.settles(v1alpha1.StateOn)
+	client := s.server.Annex.FeaturesV1alpha1().Features(s.namespace)
+	if err := client.Delete(s.t.Context(), "Foo", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+		s.t.Errorf("delete a Feature that is On: got %v, want 403", err)
+	}
+	r.end(s.t)
+	meta.SetStatusCondition(&on.Status.Conditions, metav1.Condition{Type: v1alpha1.FeatureAvailable, Status: metav1.ConditionFalse, Reason: "Test"})
+	if _, err := client.UpdateStatus(s.t.Context(), on, metav1.UpdateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := client.Delete(s.t.Context(), "Foo", metav1.DeleteOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.start("a", "v1.0.0", foo)
+	s.wait("awaiting confirmation when it is announced anew", func(f *v1alpha1.Feature) bool { return f.UID != on.UID && awaiting(f) })
+	s.holdsFor(time.Second, awaiting)
+	if strings.Contains(s.notes(), "Sweep") {
+		s.t.Fatalf("a sweep ran unconfirmed: %s", s.notes())
+	}
+	s.desire(disabled)
+	s.settles(v1alpha1.StateOff)
+	if !strings.HasSuffix(s.notes(), "Sweep@TurningOff") {
+		s.t.Errorf("tasks after the confirmation: %s", s.notes())
+	}
+}
+
 // reporter makes the Lease of a process that reports, which is live for some seconds.
 func (s *stage) reporter(name string, seconds int32) string {
 	s.t.Helper()
-	lease, err := s.server.Kubernetes.CoordinationV1().Leases(s.namespace).Create(s.t.Context(), &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"features.k8s.io/component": "client", "features.k8s.io/version": "v1"}},
-		Spec:       coordinationv1.LeaseSpec{LeaseDurationSeconds: &seconds, RenewTime: ptr.To(metav1.NowMicro()), HolderIdentity: &name},
+	lease, err := s.server.Kubernetes.CoordinationV1().Leases(featuregate.LeaseNamespace).Create(s.t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: s.namespace + "-" + name, Labels: map[string]string{featuregate.LabelComponent: "client", featuregate.LabelNamespace: s.namespace},
+			Annotations: map[string]string{featuregate.AnnotationComponent: "client", featuregate.AnnotationVersion: "v1"},
+		},
+		Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: &seconds, RenewTime: ptr.To(metav1.NowMicro()), HolderIdentity: &name},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		s.t.Fatal(err)
@@ -159,7 +199,7 @@ func (s *stage) reporter(name string, seconds int32) string {
 func (s *stage) answer(lease string) {
 	s.t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"features.k8s.io/observed":%q}}}`, s.get().ResourceVersion)
-	if _, err := s.server.Kubernetes.CoordinationV1().Leases(s.namespace).Patch(s.t.Context(), lease, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := s.server.Kubernetes.CoordinationV1().Leases(featuregate.LeaseNamespace).Patch(s.t.Context(), lease, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -184,27 +224,32 @@ func testSilentReporter(s *stage) {
 	s.settles(v1alpha1.StateOff)
 }
 
-func (s *stage) report(value v1alpha1.Value) {
+// report sends a report of the process client-0, which is its sign of life.
+func (s *stage) report(observed string, features ...v1alpha1.ReportedFeature) {
 	s.t.Helper()
 	_, err := s.server.Annex.FeaturesV1alpha1().FeatureReports(s.namespace).Create(s.t.Context(), &v1alpha1.FeatureReport{Spec: v1alpha1.FeatureReportSpec{
-		Component: "client", Version: "v1", Instance: "client-0", Features: []v1alpha1.ReportedFeature{{Name: "Foo", Value: value, Default: disabled}},
+		Component: "client", Version: "v1", Instance: "client-0", Observed: observed, Features: append([]v1alpha1.ReportedFeature{}, features...),
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 }
 
+func foo(value v1alpha1.Value) v1alpha1.ReportedFeature {
+	return v1alpha1.ReportedFeature{Name: "Foo", Value: value, Default: disabled}
+}
+
 func testDisagreeingComponent(s *stage) {
-	lease := s.reporter("client-0", 600)
+	s.report("")
 	s.start("a", "v1.0.0", s.foo(disabled, v1alpha1.SourceCommandLine))
 	s.wait("asking", func(f *v1alpha1.Feature) bool { return waits(f, "") && f.Status.UseEvaluationTime != nil })
-	s.report(enabled)
-	s.answer(lease)
+	s.report("", foo(enabled))
+	s.report(s.get().ResourceVersion)
 	s.wait("asking again", func(f *v1alpha1.Feature) bool {
 		return waits(f, "asked again, since 1 disagreed: client v1 (such as client-0) sees it as Enabled") && len(f.Status.Uses) == 0
 	})
-	s.report(disabled)
-	s.answer(lease)
+	s.report("", foo(disabled))
+	s.report(s.get().ResourceVersion)
 	f := s.settles(v1alpha1.StateOff)
 	if len(f.Status.Uses) != 1 || f.Status.Uses[0].Value != disabled {
 		s.t.Errorf("uses: %+v", f.Status.Uses)
@@ -214,7 +259,7 @@ func testDisagreeingComponent(s *stage) {
 func testSettledDisagreement(s *stage) {
 	s.start("a", "v1.0.0", s.foo(disabled, v1alpha1.SourceCommandLine))
 	s.settles(v1alpha1.StateOff)
-	s.report(enabled)
+	s.report("", foo(enabled))
 	s.wait("in conflict", func(f *v1alpha1.Feature) bool {
 		c := meta.FindStatusCondition(f.Status.Conditions, v1alpha1.FeatureConflict)
 		return c.Status == metav1.ConditionTrue && c.Message == "client v1 (such as client-0) sees it as Enabled"
@@ -256,7 +301,7 @@ func testRetriesAndProgress(s *stage) {
 }
 
 func testNoLongerKnown(s *stage) {
-	r := s.start("a", "v1.0.0", s.foo(disabled, ""))
+	r := s.start("a", "v1.0.0", s.counted(0, disabled, ""))
 	s.settles(v1alpha1.StateOff)
 	r.end(s.t)
 	r = s.start("a", "v1.2.0")
@@ -279,7 +324,7 @@ func testObservedAndDeleted(s *stage) {
 	if observed, err = client.UpdateStatus(s.t.Context(), observed, metav1.UpdateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.start("a", "v9.0.0", s.foo(disabled, ""), lifecycle.Feature{Name: "Observed", Default: disabled, Configured: disabled})
+	s.start("a", "v9.0.0", s.counted(0, disabled, ""), lifecycle.Feature{Name: "Observed", Default: disabled, Configured: disabled})
 	before := s.settles(v1alpha1.StateOff)
 	if err = client.Delete(s.t.Context(), "Foo", metav1.DeleteOptions{}); err != nil {
 		s.t.Fatal(err)

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
 
@@ -27,10 +26,11 @@ import (
 	"github.com/kube-annex/annex/controllers/clusterclaims/clusterid"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 	typed "github.com/kube-annex/annex/generated/clientset/versioned/typed/multicluster/v1alpha1"
-	"github.com/kube-annex/annex/server/pki"
-	"github.com/kube-annex/annex/server/registration"
-	"github.com/kube-annex/annex/server/up"
-	"github.com/kube-annex/annex/test/harness"
+	"github.com/kube-annex/annex/server/certificates/pki"
+	"github.com/kube-annex/annex/server/install"
+	"github.com/kube-annex/annex/server/standalone"
+	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 const (
@@ -44,26 +44,26 @@ const (
 
 // fleet is a hub and three clusters, each with a user of its own there.
 type fleet struct {
-	hub               *harness.Server
+	hub               *framework.Server
 	east, west, south *member
 }
 
 type member struct {
-	*harness.Server
+	*framework.Server
 	user    string
-	options *up.Options
+	options *standalone.Options
 }
 
 func startFleet(t *testing.T) *fleet {
 	t.Helper()
 	f := &fleet{}
-	f.hub = harness.Start(t, func(o *up.Options) {
+	f.hub = framework.Start(t, func(o *standalone.Options) {
 		o.ControlPlane.Serving.Port = freePort(t) // it is the same after a restart
 		o.ControlPlane.Authorizers = []authorizer.Authorizer{asMembers(t)}
 		o.Controllers.ClusterID = clusterid.NewOptions()
 	})
 	f.east, f.west = f.join(t, "east"), f.join(t, "west")
-	f.south = f.join(t, "south", func(o *up.Options) {
+	f.south = f.join(t, "south", func(o *standalone.Options) {
 		o.Controllers.Membership.OrphanAfter = orphanAfter
 		o.Controllers.Membership.Interval = 500 * time.Millisecond
 	})
@@ -71,11 +71,11 @@ func startFleet(t *testing.T) *fleet {
 }
 
 // join starts a cluster with the hub's kubeconfig of one user.
-func (f *fleet) join(t *testing.T, name string, configure ...func(*up.Options)) *member {
+func (f *fleet) join(t *testing.T, name string, configure ...func(*standalone.Options)) *member {
 	t.Helper()
 	m := &member{user: "cluster-" + name}
 	kubeconfig := f.kubeconfig(t, m.user)
-	m.Server = harness.Start(t, append(configure, func(o *up.Options) {
+	m.Server = framework.Start(t, append(configure, func(o *standalone.Options) {
 		m.options = o
 		o.Extension.Hub.Kubeconfig = kubeconfig
 	})...)
@@ -111,7 +111,7 @@ func (f *fleet) kubeconfig(t *testing.T, user string) string {
 // asMembers lets users whose names begin with cluster- do what the role annex-clusterset-member allows.
 func asMembers(t *testing.T) authorizer.Authorizer {
 	t.Helper()
-	for _, object := range registration.New().Objects() {
+	for _, object := range install.New().Objects() {
 		role, ok := object.(*rbacv1.ClusterRole)
 		if !ok || role.Name != "annex-clusterset-member" {
 			continue
@@ -183,21 +183,20 @@ func (m *member) leave(t *testing.T) {
 // joinSoon joins as soon as somebody else has let go of the id.
 func (m *member) joinSoon(t *testing.T, clusterSet string) {
 	t.Helper()
-	eventually(t, func() (bool, any) {
-		err := m.create(t, set, clusterSet)
-		return err == nil, err
+	framework.Eventually(t, patience, func() error {
+		return m.create(t, set, clusterSet)
 	})
 }
 
 func (m *member) waitReserved(t *testing.T, status metav1.ConditionStatus, reason string) {
 	t.Helper()
-	eventually(t, func() (bool, any) {
+	framework.Eventually(t, patience, func() error {
 		claim, err := m.claims().Get(t.Context(), set, metav1.GetOptions{})
 		if err != nil {
-			return false, err
+			return err
 		}
 		condition := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimReserved)
-		return condition != nil && condition.Status == status && condition.Reason == reason, claim.Status
+		return poll.Want(condition != nil && condition.Status == status && condition.Reason == reason, claim.Status)
 	})
 }
 
@@ -241,20 +240,8 @@ func (f *fleet) holders(t *testing.T) map[string]string {
 
 func (f *fleet) waitHolder(t *testing.T, what, user string) {
 	t.Helper()
-	eventually(t, func() (bool, any) {
+	framework.Eventually(t, patience, func() error {
 		holders := f.holders(t)
-		return holders[what] == user, holders
+		return poll.Want(holders[what] == user, holders)
 	})
-}
-
-func eventually(t *testing.T, condition func() (bool, any)) {
-	t.Helper()
-	var last any
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (done bool, err error) {
-		done, last = condition()
-		return done, nil
-	})
-	if err != nil {
-		t.Fatalf("not within %s; at last: %v", patience, last)
-	}
 }

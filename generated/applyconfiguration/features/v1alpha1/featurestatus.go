@@ -29,6 +29,9 @@ type FeatureStatusApplyConfiguration struct {
 	// version is the version of the component that announced this feature, such as v1.37.1; of several, the highest.
 	// While the tasks of a change of version are left, it is the version before.
 	Version *string `json:"version,omitempty"`
+	// component is the name of the component that announced the feature, such as annex-apiserver: version is one of
+	// its versions. Empty until it is announced.
+	Component *string `json:"component,omitempty"`
 	// default is the value that the feature has when nobody sets it: Enabled or Disabled. Empty if it is not known,
 	// as for features that are only observed from outside.
 	Default *featuresv1alpha1.Value `json:"default,omitempty"`
@@ -104,6 +107,14 @@ func (b *FeatureStatusApplyConfiguration) WithDynamic(value bool) *FeatureStatus
 // If called multiple times, the Version field is set to the value of the last call.
 func (b *FeatureStatusApplyConfiguration) WithVersion(value string) *FeatureStatusApplyConfiguration {
 	b.Version = &value
+	return b
+}
+
+// WithComponent sets the Component field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Component field is set to the value of the last call.
+func (b *FeatureStatusApplyConfiguration) WithComponent(value string) *FeatureStatusApplyConfiguration {
+	b.Component = &value
 	return b
 }
 

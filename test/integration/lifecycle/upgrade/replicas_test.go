@@ -26,6 +26,7 @@ import (
 	"github.com/kube-annex/annex/featuregate/lifecycle"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 	"github.com/kube-annex/annex/registry/resource/resourcetest"
+	"github.com/kube-annex/annex/test/framework/poll"
 	"github.com/kube-annex/annex/test/integration/lifecycle/upgrade/jars"
 )
 
@@ -185,22 +186,16 @@ func (i *installation) features() *versioned.Clientset {
 }
 
 // wait waits until the Feature is as described.
-func (i *installation) wait(what string, is func(f *v1alpha1.Feature) bool) *v1alpha1.Feature {
+func (i *installation) wait(what string, is func(f *v1alpha1.Feature) bool) (feature *v1alpha1.Feature) {
 	i.t.Helper()
 	client := i.features().FeaturesV1alpha1().Features(i.namespace)
-	deadline := time.Now().Add(time.Minute)
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		f, err := client.Get(i.t.Context(), jars.Feature, metav1.GetOptions{})
-		if err == nil && is(f) {
-			return f
+	poll.Eventually(i.t, time.Minute, "the Feature is "+what, func(ctx context.Context) (err error) {
+		if feature, err = client.Get(ctx, jars.Feature, metav1.GetOptions{}); err != nil {
+			return err
 		}
-		if time.Now().After(deadline) {
-			i.t.Fatalf("the Feature did not become %s; its status is %+v, %v; tasks that ran: %s", what, f.Status, err, i.notes())
-		}
-		<-ticker.C
-	}
+		return poll.Want(is(feature), fmt.Sprintf("%+v; tasks that ran: %s", feature.Status, i.notes()))
+	})
+	return feature
 }
 
 // settles waits until the feature is On in a version.

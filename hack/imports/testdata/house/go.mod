@@ -1,3 +1,0 @@
-module example.org/house
-
-go 1.26.0

@@ -1,0 +1,182 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package garbagecollector
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kube-annex/annex/controllers/leadership"
+)
+
+const (
+	// byOwner is the index of objects by the uids of their owners.
+	byOwner = "owner"
+	// blocked is the index of the objects whose deletion waits for the controller.
+	blocked = "blocked"
+)
+
+// meta is what is kept of an object.
+type meta = metav1.PartialObjectMetadata
+
+// monitor knows the objects of one kind.
+type monitor struct {
+	resource   schema.GroupVersionResource
+	namespaced bool
+	client     metadata.Getter
+	informer   cache.SharedIndexInformer
+	// synced reports whether all objects that there were at the start have been handled.
+	synced  cache.InformerSynced
+	made    time.Time
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	// away is set when the kind is no longer served in this version. The monitor ends, and keeps what it knows.
+	away atomic.Bool
+	// previous is the monitor of the kind before this one, until this one has synced and the two have been compared.
+	previous *monitor
+}
+
+func newMonitor(client metadata.Interface, k kind, handler cache.ResourceEventHandler) (*monitor, error) {
+	m := &monitor{resource: k.resource, namespaced: k.namespaced, client: client.Resource(k.resource), made: time.Now()}
+	m.informer = metadatainformer.NewFilteredMetadataInformer(listed{client}, k.resource, metav1.NamespaceAll, 0,
+		cache.Indexers{byOwner: owners, blocked: whetherBlocked}, nil).Informer()
+	if err := m.informer.SetTransform(trim); err != nil {
+		return nil, err
+	}
+	registration, err := m.informer.AddEventHandler(handler)
+	if err != nil {
+		return nil, err
+	}
+	m.synced = registration.HasSynced
+	return m, nil
+}
+
+// start follows the kind until the context ends, or the monitor is ended, and takes over from the previous monitor.
+func (m *monitor) start(ctx context.Context, takeOver func(context.Context, *monitor)) {
+	ctx, m.stop = context.WithCancel(ctx)
+	m.running.Go(func() { m.informer.RunWithContext(ctx) })
+	leadership.Go(ctx, &m.running, func() { takeOver(ctx, m) })
+}
+
+func (m *monitor) end() {
+	m.stop()
+	m.running.Wait()
+}
+
+// indexed returns the objects that an index has for a value.
+func (m *monitor) indexed(index, value string) []*meta {
+	found, err := m.informer.GetIndexer().ByIndex(index, value)
+	if err != nil {
+		return nil // only where there is no such index
+	}
+	all := make([]*meta, 0, len(found))
+	for _, obj := range found {
+		all = append(all, obj.(*meta))
+	}
+	return all
+}
+
+func (m *monitor) get(namespace, name string) *meta {
+	key := name
+	if namespace != "" {
+		key = namespace + "/" + name
+	}
+	found, ok, err := m.informer.GetStore().GetByKey(key)
+	if err != nil || !ok {
+		return nil
+	}
+	return found.(*meta)
+}
+
+// known returns all objects, those included of which only the previous monitor knows.
+func (m *monitor) known() []*meta {
+	var all []*meta
+	for _, obj := range m.informer.GetStore().List() {
+		all = append(all, obj.(*meta))
+	}
+	if m.previous != nil {
+		for _, obj := range m.previous.known() {
+			if m.get(obj.Namespace, obj.Name) == nil {
+				all = append(all, obj)
+			}
+		}
+	}
+	return all
+}
+
+// objects returns the metadata client of the kind, in a namespace if it has namespaces.
+func (m *monitor) objects(namespace string) metadata.ResourceInterface {
+	if m.namespaced {
+		return m.client.Namespace(namespace)
+	}
+	return m.client
+}
+
+func (m *monitor) object(of *meta) object {
+	return object{resource: m.resource.GroupResource(), namespace: of.Namespace, name: of.Name, uid: of.UID}
+}
+
+func owners(obj any) ([]string, error) {
+	var uids []string
+	for _, ref := range obj.(*meta).OwnerReferences {
+		uids = append(uids, string(ref.UID))
+	}
+	return uids, nil
+}
+
+func whetherBlocked(obj any) ([]string, error) {
+	if isOurs(obj.(*meta)) {
+		return []string{""}, nil
+	}
+	return nil, nil
+}
+
+// trim keeps what decisions need.
+func trim(obj any) (any, error) {
+	full, ok := obj.(*meta)
+	if !ok {
+		return obj, nil
+	}
+	return &meta{ObjectMeta: metav1.ObjectMeta{
+		Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion,
+		DeletionTimestamp: full.DeletionTimestamp, Finalizers: full.Finalizers, OwnerReferences: full.OwnerReferences,
+	}}, nil
+}
+
+func has(obj *meta, finalizer string) bool { return slices.Contains(obj.Finalizers, finalizer) }
+
+// waits tells whether an object is deleted in the foreground and still there.
+func waits(obj *meta) bool {
+	return obj.DeletionTimestamp != nil && has(obj, metav1.FinalizerDeleteDependents)
+}
+
+// refersTo returns the reference of an object to an owner.
+func refersTo(obj *meta, owner types.UID) (metav1.OwnerReference, bool) {
+	i := slices.IndexFunc(obj.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == owner })
+	if i < 0 {
+		return metav1.OwnerReference{}, false
+	}
+	return obj.OwnerReferences[i], true
+}
+
+func blocks(ref metav1.OwnerReference) bool {
+	return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
+}
+
+// listed makes informers list before they watch. client-go's streaming list, when the server is away, sleeps for up to a minute without
+// looking at its context (Reflector.watchList), longer than a term gets to stop.
+type listed struct{ metadata.Interface }
+
+// IsWatchListSemanticsUnSupported is how informers find out.
+func (listed) IsWatchListSemanticsUnSupported() bool { return true }

@@ -1,0 +1,81 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+
+	"github.com/kube-annex/annex/server/controlplane"
+	"github.com/kube-annex/annex/server/controlplane/internal/controllers/namespace"
+)
+
+// emptier runs the controller that empties the namespaces of a host that has none, behind a gate.
+func emptier(t *testing.T, h *host) *gate {
+	t.Helper()
+	config, g := throughGate(h.admin())
+	shared := informers.NewSharedInformerFactory(core(t, h.admin()), 0)
+	controller, err := namespace.New(config, shared.Core().V1().Namespaces(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	shared.Start(ctx.Done())
+	shared.WaitForCacheSync(ctx.Done())
+	ended := make(chan error, 1)
+	go func() { ended <- controller.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		shared.Shutdown()
+	})
+	return g
+}
+
+func startEmptying(t *testing.T) (*emptying, *gate) {
+	t.Helper()
+	e := startHost(t, func(o *controlplane.Options) { o.DisabledControllers = []string{"namespace-deletion"} }).emptying()
+	createDefinition(t, e.admin(), "gears", "v1", "v2")
+	return e, emptier(t, e.host)
+}
+
+// TestObjectsGoWithTheirNamespaceAlthoughTheirVersionIsNotServedAnyMore ends the version that discovery lists before the objects are listed.
+func TestObjectsGoWithTheirNamespaceAlthoughTheirVersionIsNotServedAnyMore(t *testing.T) {
+	t.Parallel()
+	e, g := startEmptying(t)
+	ns := e.fresh(t, "doomed")
+	e.put(t, gears[1], "Gear", ns.Name, "a")
+	list, release := g.hold(http.MethodGet, "/apis/example.com/v2/namespaces/doomed/gears")
+	e.remove(t, ns.Name)
+	waitReached(t, list)
+	serve(t, e.admin(), "gears", "v2", false)
+	release()
+	e.waitGone(t, ns)
+	if left := e.count(t, gears[0], ns.Name); left > 0 {
+		t.Errorf("%d objects outlived their namespace", left)
+	}
+}
+
+// TestANamespaceStaysWhileAKindIsDefinedButNotServed: its objects would be in the next namespace of the name when the kind is served again.
+func TestANamespaceStaysWhileAKindIsDefinedButNotServed(t *testing.T) {
+	t.Parallel()
+	e, _ := startEmptying(t)
+	ns := e.fresh(t, "doomed")
+	e.put(t, gears[1], "Gear", ns.Name, "a")
+	serve(t, e.admin(), "gears", "v1", false)
+	serve(t, e.admin(), "gears", "v2", false)
+	e.remove(t, ns.Name)
+	e.waitCondition(t, ns.Name, corev1.NamespaceDeletionDiscoveryFailure, "gears.example.com are defined but not served")
+	serve(t, e.admin(), "gears", "v1", true)
+	e.waitGone(t, ns)
+	if left := e.count(t, gears[0], ns.Name); left > 0 {
+		t.Errorf("%d objects outlived their namespace", left)
+	}
+}

@@ -1,0 +1,180 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extension
+
+import (
+	"context"
+	"net"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+
+	"github.com/kube-annex/annex/featuregate"
+	generatedopenapi "github.com/kube-annex/annex/generated/openapi"
+	multiclusterregistry "github.com/kube-annex/annex/registry/multicluster"
+	"github.com/kube-annex/annex/server/certificates/rotation"
+	"github.com/kube-annex/annex/server/etcd"
+	"github.com/kube-annex/annex/server/internal/authentication"
+	"github.com/kube-annex/annex/server/internal/genericserver"
+	"github.com/kube-annex/annex/server/openapi"
+)
+
+// informerResync is the resync period of the informers of the host's objects.
+const informerResync = 10 * time.Minute
+
+// Config is the configuration of one extension apiserver.
+type Config struct {
+	generic *genericapiserver.RecommendedConfig
+	options CompletedOptions
+	scheme  *runtime.Scheme
+	codecs  serializer.CodecFactory
+	host    hostClient
+	// instance identifies this replica.
+	instance string
+	reporter *featuregate.Gate
+	gating   *gating
+	joining  multiclusterregistry.Joining
+	// background runs until the server has drained.
+	background []func(context.Context)
+}
+
+// CompletedConfig is a valid Config; only Complete returns it.
+type CompletedConfig struct {
+	*Config
+	completed genericapiserver.CompletedConfig
+}
+
+// Complete sets the defaults of the generic configuration.
+func (c *Config) Complete() CompletedConfig {
+	return CompletedConfig{Config: c, completed: c.generic.Complete()}
+}
+
+// NewConfig applies the options. It starts nothing and sends no requests.
+func NewConfig(o CompletedOptions, backend *etcd.Backend, listener net.Listener) (*Config, error) {
+	scheme := newScheme()
+	codecs := serializer.NewCodecFactory(scheme)
+	host, err := newHostClient(o.host)
+	if err != nil {
+		return nil, err
+	}
+	generic, err := newGenericConfig(o, scheme, codecs, host, listener)
+	if err != nil {
+		return nil, err
+	}
+	serving, err := o.applyServing(generic, listener)
+	if err != nil {
+		return nil, err
+	}
+	access, err := o.applyAccess(generic, host)
+	if err != nil {
+		return nil, err
+	}
+	requests, err := o.applyRequests(generic, host)
+	if err != nil {
+		return nil, err
+	}
+	instance, err := instanceID(backend, listener)
+	if err != nil {
+		return nil, err
+	}
+	reporter, err := o.newReporter(instance)
+	if err != nil {
+		return nil, err
+	}
+	// Writes read the stored Feature, so these gates decide only if there is none; the reporter's gates follow the Features later.
+	gating, err := newGating(reporter.MutableVersionedFeatureGate, o.OpenAPI)
+	if err != nil {
+		return nil, err
+	}
+	gating.applyTo(&generic.Config)
+	if err = o.applyFilters(&generic.Config, host, gating); err != nil {
+		return nil, err
+	}
+	announcer, err := openapi.NewAnnouncer(o.host, gating.publisher)
+	if err != nil {
+		return nil, err
+	}
+	joining, err := o.joining(host.CoreV1().Namespaces())
+	if err != nil {
+		return nil, err
+	}
+	if err = backend.ApplyTo(&generic.Config, etcd.Storage{
+		Prefix: StoragePrefix, Scheme: scheme, Codecs: codecs, EffectiveVersion: generic.EffectiveVersion,
+	}); err != nil {
+		return nil, err
+	}
+	return &Config{
+		generic: generic, options: o, scheme: scheme, codecs: codecs, host: host, instance: instance, reporter: reporter, gating: gating, joining: joining,
+		background: slices.Concat(serving, access, requests, []func(context.Context){announcer.Run}),
+	}, nil
+}
+
+func newGenericConfig(o CompletedOptions, scheme *runtime.Scheme, codecs serializer.CodecFactory, host hostClient, listener net.Listener) (*genericapiserver.RecommendedConfig, error) {
+	generic, err := genericserver.NewConfig(Name, codecs, listener)
+	if err != nil {
+		return nil, err
+	}
+	generic.FeatureGate = utilfeature.DefaultFeatureGate
+	generic.ClientConfig = o.host
+	generic.SharedInformerFactory = informers.NewSharedInformerFactory(host, informerResync)
+	openapi.Apply(&generic.Config, "Annex", generatedopenapi.GetOpenAPIDefinitions, scheme)
+	return generic, nil
+}
+
+// applyServing sets the serving certificate and the loopback client. It returns the background work of the certificate.
+func (o *completedOptions) applyServing(generic *genericapiserver.RecommendedConfig, listener net.Listener) (background []func(context.Context), err error) {
+	serving := o.Serving
+	if serving.CertFile == "" && serving.Certificate == nil {
+		certificate, err := rotation.New(o.Certificates, o.Service, o.host, APIServiceNames())
+		if err != nil {
+			return nil, err
+		}
+		serving.Certificate = certificate
+		generic.AddReadyzChecks(healthz.NamedCheck("serving-certificate", certificate.Check))
+		background = append(background, certificate.Run)
+	}
+	return background, serving.ApplyTo(&generic.Config, listener)
+}
+
+// applyAccess sets authentication, authorization and audit.
+func (o *completedOptions) applyAccess(generic *genericapiserver.RecommendedConfig, host hostClient) (background []func(context.Context), err error) {
+	trust := authentication.NewHostTrust(host, o.Authentication.RequestHeader.AllowAnyName)
+	if err = o.Authentication.ApplyTo(&generic.Config, host.AuthenticationV1(), trust); err != nil {
+		return nil, err
+	}
+	if o.Authentication.NeedsHost() {
+		generic.AddReadyzChecks(healthz.NamedCheck("host-authentication", trust.Check))
+		background = append(background, trust.Run)
+	}
+	if err = o.Authorization.ApplyTo(&generic.Config, host.AuthorizationV1()); err != nil {
+		return nil, err
+	}
+	return background, o.Audit.ApplyTo(&generic.Config)
+}
+
+// applyRequests sets limits of requests, tracing, flow control and admission. Tracing and admission need the loopback client.
+func (o *completedOptions) applyRequests(generic *genericapiserver.RecommendedConfig, host hostClient) (background []func(context.Context), err error) {
+	o.Requests.ApplyTo(&generic.Config)
+	if err = o.Tracing.ApplyTo(&generic.Config); err != nil {
+		return nil, err
+	}
+	o.Features.ApplyTo(&generic.Config)
+	if o.Features.PriorityAndFairness {
+		queues := newFlowControl(host, generic.MaxRequestsInFlight, generic.MaxMutatingRequestsInFlight)
+		generic.FlowControl = queues.filter
+		generic.AddReadyzChecks(healthz.NamedCheck("flow-schemas", queues.check))
+		background = append(background, queues.Run)
+	}
+	chain, err := o.applyAdmission(generic, host)
+	if err != nil {
+		return nil, err
+	}
+	return append(background, chain.Run), nil
+}

@@ -1,0 +1,122 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gatedresources
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apidiscovery "k8s.io/apiserver/pkg/endpoints/discovery"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/kube-annex/annex/registry/resource"
+)
+
+// WithGatedResources answers 404 for resources whose features are off, and removes them from discovery. It comes after authorization.
+func (r *Resources) WithGatedResources(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+	if len(r.gates) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := request.RequestInfoFrom(req.Context())
+		switch {
+		case !ok:
+			next.ServeHTTP(w, req)
+		case info.IsResourceRequest:
+			r.serveResource(next, serializer, w, req, info)
+		default:
+			r.serveDiscovery(next, serializer, w, req)
+		}
+	})
+}
+
+func (r *Resources) serveResource(next http.Handler, serializer runtime.NegotiatedSerializer, w http.ResponseWriter, req *http.Request, info *request.RequestInfo) {
+	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+	gate, gated := r.gates[gvr]
+	if !gated {
+		next.ServeHTTP(w, req)
+		return
+	}
+	gone, served := r.presence(gate)
+	if !served {
+		responsewriters.ErrorNegotiated(resource.NotServed(gvr.GroupResource(), req.Method), serializer, gvr.GroupVersion(), w, req)
+		return
+	}
+	if info.Verb == "watch" {
+		ctx, end := context.WithCancel(req.Context())
+		defer end()
+		go func() {
+			select {
+			case <-gone:
+				end()
+			case <-ctx.Done():
+			}
+		}()
+		req = req.WithContext(ctx)
+	}
+	next.ServeHTTP(w, req)
+}
+
+// serveDiscovery answers /apis/<group>/<version> where something of it is hidden.
+func (r *Resources) serveDiscovery(next http.Handler, serializer runtime.NegotiatedSerializer, w http.ResponseWriter, req *http.Request) {
+	version, ok := r.discovered(req)
+	if !ok {
+		next.ServeHTTP(w, req)
+		return
+	}
+	whole := req.Clone(req.Context())
+	whole.Header.Set("Accept", runtime.ContentTypeJSON)
+	whole.Header.Del("Accept-Encoding")
+	answer := &recorder{header: http.Header{}, code: http.StatusOK}
+	next.ServeHTTP(answer, whole)
+	list := &metav1.APIResourceList{}
+	if answer.code != http.StatusOK || json.Unmarshal(answer.body.Bytes(), list) != nil {
+		next.ServeHTTP(w, req)
+		return
+	}
+	shown := slices.DeleteFunc(list.APIResources, func(one metav1.APIResource) bool {
+		name, _, _ := strings.Cut(one.Name, "/")
+		return r.hidden(version.WithResource(name))
+	})
+	apidiscovery.NewAPIVersionHandler(serializer, version, apidiscovery.APIResourceListerFunc(func() []metav1.APIResource { return shown })).ServeHTTP(w, req)
+}
+
+// discovered returns the group-version that a request asks about, and whether it has a gated resource.
+func (r *Resources) discovered(req *http.Request) (schema.GroupVersion, bool) {
+	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
+	if req.Method != http.MethodGet || len(parts) != 3 || parts[0] != "apis" {
+		return schema.GroupVersion{}, false
+	}
+	version := schema.GroupVersion{Group: parts[1], Version: parts[2]}
+	for gvr := range r.gates {
+		if gvr.GroupVersion() == version && r.hidden(gvr) {
+			return version, true
+		}
+	}
+	return version, false
+}
+
+// recorder keeps an answer instead of sending it.
+type recorder struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (r *recorder) Header() http.Header { return r.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(code int) { r.code = code }
+
+// Write implements http.ResponseWriter.
+func (r *recorder) Write(part []byte) (int, error) { return r.body.Write(part) }

@@ -1,0 +1,46 @@
+// Copyright The Annex Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"fmt"
+	"strings"
+
+	basegate "k8s.io/component-base/featuregate"
+
+	"github.com/kube-annex/annex/featuregate"
+	"github.com/kube-annex/annex/server/featuregating/gates"
+	"github.com/kube-annex/annex/server/openapi"
+)
+
+// NewReporter returns the process's own gates such that it reports what it uses of them, to the namespace annex-system. What is gated
+// follows the Features at run time, so those gates do, too, and a process that serves what is gated uses them from the start. All
+// others are reported when the process asks for them, with the value that they have in it.
+//
+// A report says that this process has observed a Feature up to a resourceVersion. For what is gated that is true of everything that the
+// process commits later, even before its gate has followed: registry/resource reads the Feature with each write, and commits only if
+// the Feature has not changed since. A write that is under way while a Feature becomes TurningOff therefore fails its comparison, and
+// is judged anew. What is published (openapi) follows a watch, as the gate does, and stores nothing.
+func NewReporter(own basegate.MutableVersionedFeatureGate, gated openapi.Gated, component, instance string) (*featuregate.Gate, error) {
+	var follow []featuregate.Option
+	for _, gate := range gatedGates(gated) {
+		follow = append(follow, featuregate.FromAPI(gate))
+	}
+	reporter, err := featuregate.New(own, featuregate.Options{
+		Component: component, Version: gates.Version(), Namespace: gates.Namespace, Instance: instance,
+	}, follow...)
+	if err != nil {
+		return nil, fmt.Errorf("report the process's own feature gates: %w", err)
+	}
+	for _, gate := range gatedGates(gated) {
+		reporter.Enabled(gate)
+	}
+	return reporter, nil
+}
+
+// OwnsLease reports whether a Lease of the name, in the namespace annex-system, is of a replica of the extension apiserver, or of a process
+// that reports to it.
+func OwnsLease(name string) bool {
+	return strings.HasPrefix(name, Component+"-") || strings.HasPrefix(name, ComponentOfOthers+"-") || strings.HasPrefix(name, featuregate.LeasePrefix)
+}
