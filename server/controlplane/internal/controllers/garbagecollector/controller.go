@@ -31,8 +31,11 @@ const (
 	lastRetry  = 2 * time.Minute
 	// settle is how long an owner waits for further news of its dependents before it is looked at again.
 	settle = 100 * time.Millisecond
-	// patience is how long decisions that need to know all dependents wait for a kind that cannot be listed.
+	// patience is how long decisions that need to know all dependents wait for a kind that cannot be listed or watched.
 	patience = 30 * time.Second
+	// catchUp is how long an open watch may take to deliver what was written before. Orphaning waits as long: dependents that were
+	// written before the deletion of their owner may be reported after it, by another watch.
+	catchUp = 500 * time.Millisecond
 	// blockedInterval is how often objects are looked at whose deletion waits for others, whatever was heard of these.
 	blockedInterval = time.Minute
 	// remembered is how many owners are known to be gone.

@@ -61,6 +61,7 @@ func newTestController(t *testing.T, objects ...*meta) *testController {
 			t.Fatal(err)
 		}
 		m.synced = func() bool { return true }
+		m.watching = time.Now().Add(-catchUp)
 		c.monitors[k.resource.GroupResource()] = m
 	}
 	for _, obj := range objects {

@@ -14,8 +14,8 @@
 //   - an object with owners is deleted when all are gone or wait for it, and else loses the references that hold nothing (collect.go);
 //   - an object that is deleted in the foreground goes when nothing that blocks it is left, and one that orphans when no object names
 //     it as an owner any more (finalizers.go). Both wait for dependents of kinds that are not served at the moment, and for kinds that are
-//     not known yet, some time at least: of those that are deleted to leave their dependents, each that is overlooked would be taken for
-//     garbage later. Blocked owners are checked again every minute.
+//     not known yet or cannot be watched, for 30 s at most: a dependent that orphaning overlooks would be taken for garbage later.
+//     Blocked owners are checked again every minute.
 //
 // Writes name the uid and the resource version that was decided upon, so that what has changed since is decided upon again.
 package garbagecollector

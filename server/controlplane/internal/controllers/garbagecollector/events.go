@@ -69,7 +69,12 @@ func (c *Controller) undefines(resource schema.GroupResource) {
 }
 
 func (c *Controller) add(resource schema.GroupResource, obj *meta) {
-	c.queue.Add(object{resource: resource, namespace: obj.Namespace, name: obj.Name, uid: obj.UID})
+	o := object{resource: resource, namespace: obj.Namespace, name: obj.Name, uid: obj.UID}
+	if obj.DeletionTimestamp != nil && has(obj, metav1.FinalizerOrphanDependents) {
+		c.queue.AddAfter(o, catchUp)
+		return
+	}
+	c.queue.Add(o)
 }
 
 func (c *Controller) appeared(resource schema.GroupResource, obj *meta) {
@@ -122,10 +127,10 @@ func (c *Controller) addDependents(owner types.UID) {
 func (c *Controller) lookAtBlocked() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, m := range c.monitors {
+	for resource, m := range c.monitors {
 		for _, obj := range m.indexed(blocked, "") {
 			delete(c.expanded, obj.UID)
-			c.queue.Add(m.object(obj))
+			c.add(resource, obj)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (c *Controller) foreground(ctx context.Context, m *monitor, obj *meta) erro
 	blocked := false
 	for _, d := range dependents {
 		if !before {
-			c.queue.Add(d.m.object(d.meta))
+			c.add(d.m.resource.GroupResource(), d.meta)
 		}
 		ref, _ := refersTo(d.meta, obj.UID)
 		blocked = blocked || blocks(ref)

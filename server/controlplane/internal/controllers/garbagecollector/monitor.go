@@ -11,10 +11,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kube-annex/annex/controllers/leadership"
@@ -38,19 +39,28 @@ type monitor struct {
 	informer   cache.SharedIndexInformer
 	// synced reports whether all objects that there were at the start have been handled.
 	synced  cache.InformerSynced
-	made    time.Time
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	// away is set when the kind is no longer served in this version. The monitor ends, and keeps what it knows.
 	away atomic.Bool
 	// previous is the monitor of the kind before this one, until this one has synced and the two have been compared.
 	previous *monitor
+
+	mu sync.Mutex
+	// watching is when the watch was opened. It is zero while no watch is open.
+	watching time.Time
+	// outdated is when the monitor was last current, or when it was created.
+	outdated time.Time
 }
 
 func newMonitor(client metadata.Interface, k kind, handler cache.ResourceEventHandler) (*monitor, error) {
-	m := &monitor{resource: k.resource, namespaced: k.namespaced, client: client.Resource(k.resource), made: time.Now()}
-	m.informer = metadatainformer.NewFilteredMetadataInformer(listed{client}, k.resource, metav1.NamespaceAll, 0,
-		cache.Indexers{byOwner: owners, blocked: whetherBlocked}, nil).Informer()
+	m := &monitor{resource: k.resource, namespaced: k.namespaced, client: client.Resource(k.resource), outdated: time.Now()}
+	m.informer = cache.NewSharedIndexInformer(listBeforeWatch{&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return m.client.List(ctx, options)
+		},
+		WatchFuncWithContext: m.watch,
+	}}, &meta{}, 0, cache.Indexers{byOwner: owners, blocked: whetherBlocked})
 	if err := m.informer.SetTransform(trim); err != nil {
 		return nil, err
 	}
@@ -72,6 +82,47 @@ func (m *monitor) start(ctx context.Context, takeOver func(context.Context, *mon
 func (m *monitor) end() {
 	m.stop()
 	m.running.Wait()
+}
+
+// watch opens the watch of the informer, and records how long it is open.
+func (m *monitor) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	events, err := m.client.Watch(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	m.watching = time.Now()
+	m.mu.Unlock()
+	return recordedWatch{events, m}, nil
+}
+
+// recordedWatch is the open watch of a monitor. Its reader stops it, also after it ended.
+type recordedWatch struct {
+	watch.Interface
+	m *monitor
+}
+
+func (w recordedWatch) Stop() {
+	w.Interface.Stop()
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	if w.m.isCurrent() {
+		w.m.outdated = time.Now()
+	}
+	w.m.watching = time.Time{}
+}
+
+// isCurrent reports whether the monitor knows every object that was written more than catchUp ago. A list alone does not show that: the
+// server may refuse the watch that follows it for seconds, while its own cache starts. The caller holds mu.
+func (m *monitor) isCurrent() bool {
+	return !m.watching.IsZero() && time.Since(m.watching) >= catchUp && m.synced()
+}
+
+// isWaitedFor reports whether decisions that depend on all objects have to wait for the monitor.
+func (m *monitor) isWaitedFor() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.isCurrent() && time.Since(m.outdated) < patience
 }
 
 // indexed returns the objects that an index has for a value.
@@ -174,9 +225,9 @@ func blocks(ref metav1.OwnerReference) bool {
 	return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
 }
 
-// listed makes informers list before they watch. client-go's streaming list, when the server is away, sleeps for up to a minute without
-// looking at its context (Reflector.watchList), longer than a term gets to stop.
-type listed struct{ metadata.Interface }
+// listBeforeWatch makes an informer list before it watches. client-go's streaming list, when the server is away, sleeps for up to a minute
+// without checking its context (Reflector.watchList), longer than a term gets to stop.
+type listBeforeWatch struct{ *cache.ListWatch }
 
-// IsWatchListSemanticsUnSupported is how informers find out.
-func (listed) IsWatchListSemanticsUnSupported() bool { return true }
+// IsWatchListSemanticsUnSupported is the method by which an informer learns that.
+func (listBeforeWatch) IsWatchListSemanticsUnSupported() bool { return true }

@@ -4,13 +4,19 @@
 package garbagecollector
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -41,14 +47,61 @@ func TestBlockedOwnersAreLookedAtAgain(t *testing.T) {
 	}
 	c.lookAtBlocked()
 	got := map[types.UID]bool{}
-	for range c.queue.Len() {
+	for range 2 { // an orphaning object comes after catchUp
 		next, _ := c.queue.Get()
 		got[next.uid] = true
 	}
-	if len(got) != 2 || !got["waiting"] || !got["orphaning"] {
+	if c.queue.Len() != 0 || !got["waiting"] || !got["orphaning"] {
 		t.Errorf("looked at %v", got)
 	}
 	if c.expanded["waiting"] {
 		t.Error("the dependents are not looked at once more")
 	}
+}
+
+// TestOrphaningWaitsForRefusedWatches lists a kind whose watch the server refuses at first, as it does while its cache starts. What was
+// written after the list is not known then: orphaning would overlook it, and it would be collected as garbage later.
+func TestOrphaningWaitsForRefusedWatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewSimpleMetadataClient(fake.NewTestScheme())
+		refused, events := true, watch.NewFake()
+		client.PrependWatchReactor("*", func(clienttesting.Action) (bool, watch.Interface, error) {
+			if refused {
+				return true, nil, apierrors.NewTooManyRequests("storage is (re)initializing", 1)
+			}
+			return true, events, nil
+		})
+		m, err := newMonitor(client, kind{resource: configMaps, namespaced: true}, cache.ResourceEventHandlerFuncs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := func(state string, want bool) {
+			t.Helper()
+			synctest.Wait()
+			if got := m.isWaitedFor(); got != want {
+				t.Errorf("%s: waited for %t, want %t", state, got, want)
+			}
+		}
+		m.start(t.Context(), func(context.Context, *monitor) {})
+		time.Sleep(catchUp)
+		if synctest.Wait(); !m.synced() {
+			t.Fatal("the list was not handled")
+		}
+		check("the watch is refused", true)
+		refused = false
+		for m.watching.IsZero() {
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		check("the watch was just opened", true)
+		time.Sleep(catchUp)
+		check("the watch is open", false)
+		refused = true
+		events.Stop()
+		check("the watch ended", true)
+		time.Sleep(patience)
+		check("the watch is refused for long", false)
+		m.end()
+	})
 }

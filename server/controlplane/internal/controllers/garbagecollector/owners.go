@@ -46,8 +46,8 @@ func (c *Controller) dependents(owner types.UID) []dependent {
 	return all
 }
 
-// allKnown tells whether the dependents of an object are all known. A kind that cannot be listed for long is not waited for, nor are the
-// kinds of a server that does not say for long which it has, nor a definition of which no version is served for long.
+// allKnown reports whether the dependents of an object are all known. For patience, it waits for kinds that cannot be listed or watched, for
+// servers whose discovery fails, and for definitions without a served version.
 func (c *Controller) allKnown() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -55,7 +55,7 @@ func (c *Controller) allKnown() bool {
 		return false
 	}
 	for _, m := range c.monitors {
-		if !m.synced() && time.Since(m.made) < patience {
+		if m.isWaitedFor() {
 			return false
 		}
 	}

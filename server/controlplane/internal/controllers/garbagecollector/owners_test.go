@@ -27,7 +27,9 @@ func TestAllDependentsAreKnown(t *testing.T) {
 		"all listed":                   {func(*testController) {}, true},
 		"nothing is known":             {func(c *testController) { clear(c.monitors) }, false},
 		"one is not listed yet":        {unsynced, false},
-		"one cannot be listed":         {func(c *testController) { unsynced(c); c.monitors[nodes.GroupResource()].made = longAgo }, true},
+		"one cannot be listed":         {func(c *testController) { unsynced(c); c.monitors[nodes.GroupResource()].outdated = longAgo }, true},
+		"one is not watched":           {func(c *testController) { c.monitors[nodes.GroupResource()].watching = time.Time{} }, false},
+		"one is watched again":         {func(c *testController) { c.monitors[nodes.GroupResource()].watching = now }, false},
 		"discovery is incomplete":      {func(c *testController) { c.incomplete = now }, false},
 		"it has been for long":         {func(c *testController) { c.incomplete = longAgo }, true},
 		"one is defined only":          {func(c *testController) { c.unserved[jars] = now }, false},
@@ -153,18 +155,19 @@ func TestWhatAChangeBringsUp(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		obj  *meta
-		want []string
+		obj   *meta
+		want  []string
+		later int
 	}{
-		"plain":             {obj("it"), nil},
-		"owned":             {obj("it", owned), []string{"it"}},
-		"to be orphaned":    {obj("it", deleted(metav1.FinalizerOrphanDependents)), []string{"it"}},
-		"deleted by others": {obj("it", deleted("example.com/hold")), nil},
+		"plain":             {obj: obj("it")},
+		"owned":             {obj: obj("it", owned), want: []string{"it"}},
+		"orphaning":         {obj: obj("it", deleted(metav1.FinalizerOrphanDependents)), later: 1}, // after the events of other kinds
+		"deleted by others": {obj: obj("it", deleted("example.com/hold"))},
 	} {
 		c := newTestController(t)
 		c.appeared(configMaps.GroupResource(), tc.obj)
-		if diff := cmp.Diff(tc.want, c.queued()); diff != "" {
-			t.Errorf("%s appears (-want,+got):\n%s", name, diff)
+		if diff := cmp.Diff(tc.want, c.queued()); diff != "" || len(c.later) != tc.later {
+			t.Errorf("%s appears: later %v; now (-want,+got):\n%s", name, c.later, diff)
 		}
 	}
 }
