@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/version"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -60,7 +61,7 @@ func (b *Backend) embed(ctx context.Context, c CompletedOptions) (*clientv3.Clie
 	if err != nil {
 		return nil, err
 	}
-	if err = checkWAL(dataOf(c.dataDir)); err != nil {
+	if err = checkWAL(dataOf(c.dataDir), version.Version); err != nil {
 		return nil, fmt.Errorf("start etcd in %s: %w", c.dataDir, dataError(err))
 	}
 	died := make(chan string, 1)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/version"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
@@ -38,7 +39,7 @@ func TestDamagedLogsAreNotCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good, err := readWAL(logs[0])
+	good, err := readWAL(logs[0], version.Version)
 	if err != nil || good.index < 200 || good.committedAfter {
 		t.Fatalf("the log as it is: %+v, %v", good, err)
 	}
@@ -63,7 +64,7 @@ func TestDamagedLogsAreNotCutOff(t *testing.T) {
 		if err := os.WriteFile(logs[0], tc.damage(append([]byte(nil), intact...)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := checkWAL(dataOf(dir))
+		err := checkWAL(dataOf(dir), version.Version)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: got %v, want %q", name, err, tc.want)
 		}
