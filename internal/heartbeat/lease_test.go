@@ -7,14 +7,19 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	leaselibrary "k8s.io/component-helpers/apimachinery/lease"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 )
 
@@ -64,6 +69,13 @@ func (o *oneLease) Delete(ctx context.Context, name string, options metav1.Delet
 	return nil
 }
 
+// takeOver has a successor write itself into the Lease.
+func (o *oneLease) takeOver() {
+	successor := o.stored.DeepCopy()
+	successor.Spec.HolderIdentity = ptr.To("successor")
+	_, _ = o.write(successor)
+}
+
 func newLease(api *oneLease) *Lease {
 	return &Lease{Client: api, Name: "one", Holder: "me", Duration: 1500 * time.Millisecond, Now: time.Now}
 }
@@ -87,9 +99,7 @@ func TestALeaseOfASuccessorStays(t *testing.T) {
 		"written by a user": {before: func(l *Lease, api *oneLease) { renew(l); _, _ = api.write(api.stored) }},
 		"taken by a successor": {before: func(l *Lease, api *oneLease) {
 			renew(l)
-			successor := api.stored.DeepCopy()
-			successor.Spec.HolderIdentity = ptr.To("successor")
-			_, _ = api.write(successor)
+			api.takeOver()
 		}, left: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,6 +113,55 @@ func TestALeaseOfASuccessorStays(t *testing.T) {
 			if left := api.stored != nil; left != tc.left {
 				t.Errorf("the Lease is left: %t, want %t", left, tc.left)
 			}
+		})
+	}
+}
+
+// leaseClient is a client whose Leases are api.
+type leaseClient struct {
+	kubernetes.Interface
+	coordinationclient.CoordinationV1Interface
+	api *oneLease
+}
+
+func (c leaseClient) CoordinationV1() coordinationclient.CoordinationV1Interface { return c }
+func (c leaseClient) Leases(string) coordinationclient.LeaseInterface            { return c.api }
+
+// TestTheLibraryDeletesTheLeaseOfASuccessor is why this package does not use it.
+func TestTheLibraryDeletesTheLeaseOfASuccessor(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		run  func(ctx context.Context, api *oneLease)
+		left bool
+	}{
+		"Lease": {func(ctx context.Context, api *oneLease) {
+			l := newLease(api)
+			l.Run(ctx, clock.RealClock{}, time.Second, time.Second)
+			if err := l.Release(context.WithoutCancel(ctx)); err != nil {
+				t.Error(err)
+			}
+		}, true},
+		"k8s.io/component-helpers": {func(ctx context.Context, api *oneLease) {
+			c := leaselibrary.NewController(clock.RealClock{}, leaseClient{api: api}, "me", 2, nil, time.Second, "one", "default", nil)
+			c.Run(ctx)
+			c.Stop()
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				api := &oneLease{}
+				ctx, stop := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { tc.run(ctx, api) })
+				synctest.Wait()
+				api.takeOver()
+				stop()
+				running.Wait()
+				if left := api.stored != nil; left != tc.left {
+					t.Errorf("the Lease of the successor is left: %t, want %t", left, tc.left)
+				}
+			})
 		})
 	}
 }
@@ -122,9 +181,7 @@ func TestALeaseOfAPredecessorIsTakenOver(t *testing.T) {
 	if spec := api.stored.Spec; *spec.HolderIdentity != "me" || *spec.LeaseDurationSeconds != 2 || spec.AcquireTime == nil || api.stored.Labels["a"] != "b" {
 		t.Errorf("the Lease is %v, want one of this process for 2 s with a label", api.stored)
 	}
-	other := api.stored.DeepCopy()
-	other.Spec.HolderIdentity = ptr.To("other")
-	_, _ = api.write(other)
+	api.takeOver()
 	l.last = nil
 	if err := l.Renew(t.Context()); !errors.Is(err, refused) {
 		t.Errorf("the renewal of a Lease that another process holds returned %v, want %v", err, refused)

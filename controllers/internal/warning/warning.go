@@ -5,7 +5,7 @@
 //
 // The recorder of k8s.io/client-go/tools/events hands Events to goroutines of a broadcaster, which retry for minutes and are not awaited
 // when it shuts down. A runnable of package leadership has to return only after everything it started, and the client of its term
-// sends nothing afterwards. TestWriteIsDoneWhenItReturns fails with a recorder.
+// sends nothing afterwards. TestARecorderReturnsBeforeTheEventIsWritten runs a recorder.
 package warning
 
 import (
