@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/pprof/profile"
 	"k8s.io/klog/v2"
 )
 
@@ -30,7 +31,7 @@ func (e *Elector) failStop(ctx context.Context, g *group, w *work, grace time.Du
 	why = fmt.Errorf("group %s with Lease %s: %w", g.Name, g.Lease, why)
 	e.ending.Do(func() {
 		klog.FromContext(ctx).Error(why, "The process ends without releasing the Lease", "lease", g.Lease,
-			"stacks", stacks(goroutinesOf(termLabel, w.holder, func(string) bool { return true })))
+			"stacks", stacks(goroutinesWith(func(sample *profile.Sample) bool { return sample.HasLabel(termLabel, w.holder) })))
 		e.stop(why)
 		timer := time.NewTimer(grace)
 		defer timer.Stop()

@@ -7,9 +7,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"runtime/pprof"
 	"slices"
 	"strings"
+
+	"github.com/google/pprof/profile"
 )
 
 // Labels of the goroutines of a term; goroutines inherit them from the one that starts them.
@@ -27,74 +30,47 @@ func labelled(ctx context.Context, group, holder, runnable string, f func(contex
 	pprof.Do(ctx, pprof.Labels(groupLabel, group, termLabel, holder, runnerLabel, runnable), f)
 }
 
-// goroutines are those with equal stacks.
-type goroutines struct {
-	count int
-	// labels is the line that has them.
-	labels string
-	// stack is as runtime/pprof prints it.
-	stack string
-}
-
-// goroutinesOf lists the goroutines whose labels include those given and satisfy the filter.
-func goroutinesOf(label, value string, filter func(labels string) bool) []goroutines {
-	var profile bytes.Buffer
-	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+// goroutinesWith lists the goroutines of the process whose labels satisfy the filter, one sample for each stack and set of labels.
+func goroutinesWith(filter func(sample *profile.Sample) bool) []*profile.Sample {
+	var content bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&content, 0); err != nil {
 		return nil
 	}
-	_, blocks, _ := strings.Cut(profile.String(), "\n") // the first line has the total
-	wanted := labelText(label, value)
-	var out []goroutines
-	for block := range strings.SplitSeq(blocks, "\n\n") {
-		labels := labelsOf(block)
-		if !strings.Contains(labels, wanted) || !filter(labels) {
-			continue
-		}
-		found := goroutines{labels: labels, stack: block}
-		if _, err := fmt.Sscanf(block, "%d @", &found.count); err != nil {
-			continue
-		}
-		out = append(out, found)
+	all, err := profile.ParseData(content.Bytes())
+	if err != nil {
+		return nil
 	}
-	return out
+	return slices.DeleteFunc(all.Sample, func(sample *profile.Sample) bool { return !filter(sample) })
 }
-
-// labelsOf returns the line of the block that has the labels.
-func labelsOf(block string) string {
-	for line := range strings.SplitSeq(block, "\n") {
-		if labels, ok := strings.CutPrefix(line, "# labels: "); ok {
-			return labels
-		}
-	}
-	return ""
-}
-
-// labelText is how the profile writes a label.
-func labelText(label, value string) string { return fmt.Sprintf("%q:%q", label, value) }
 
 // leftOver lists the goroutines of the group's terms other than the current one. After the first time, only those count whose term
 // and runnable were found before: terms that have ended since need a moment.
-func leftOver(group, current string, before []goroutines, first bool) []goroutines {
-	return goroutinesOf(groupLabel, group, func(labels string) bool {
-		if strings.Contains(labels, labelText(callLabel, "true")) || strings.Contains(labels, labelText(termLabel, current)) {
+func leftOver(group, current string, before []*profile.Sample, first bool) []*profile.Sample {
+	return goroutinesWith(func(sample *profile.Sample) bool {
+		if !sample.HasLabel(groupLabel, group) || sample.HasLabel(callLabel, "true") || sample.HasLabel(termLabel, current) {
 			return false
 		}
-		return first || slices.ContainsFunc(before, func(g goroutines) bool { return g.labels == labels })
+		return first || slices.ContainsFunc(before, func(b *profile.Sample) bool { return maps.EqualFunc(b.Label, sample.Label, slices.Equal) })
 	})
 }
 
-func total(found []goroutines) int {
-	n := 0
-	for _, g := range found {
-		n += g.count
+func total(samples []*profile.Sample) (n int64) {
+	for _, sample := range samples {
+		n += sample.Value[0]
 	}
 	return n
 }
 
-func stacks(found []goroutines) string {
-	all := make([]string, 0, len(found))
-	for _, g := range found {
-		all = append(all, g.stack)
+// stacks formats the samples for the log, with function, file and line of each frame.
+func stacks(samples []*profile.Sample) string {
+	var text strings.Builder
+	for _, sample := range samples {
+		fmt.Fprintf(&text, "%d with labels %v:\n", sample.Value[0], sample.Label)
+		for _, location := range sample.Location {
+			for _, line := range location.Line {
+				fmt.Fprintf(&text, "\t%s %s:%d\n", line.Function.Name, line.Function.Filename, line.Line)
+			}
+		}
 	}
-	return strings.Join(all, "\n\n")
+	return text.String()
 }

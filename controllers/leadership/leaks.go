@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/pprof/profile"
 	"k8s.io/klog/v2"
 )
 
@@ -36,7 +37,7 @@ func (l *leaks) run(ctx context.Context) {
 			return
 		case <-l.pending:
 		}
-		var found []goroutines
+		var found []*profile.Sample
 		for i, wait := range leakChecks {
 			if pause(ctx, wait); ctx.Err() != nil {
 				return
@@ -51,7 +52,7 @@ func (l *leaks) run(ctx context.Context) {
 }
 
 // report logs the goroutines of past terms and sets the metric.
-func (l *leaks) report(ctx context.Context, found []goroutines) {
+func (l *leaks) report(ctx context.Context, found []*profile.Sample) {
 	n := total(found)
 	l.group.metrics.leaked.WithLabelValues(l.group.Name).Set(float64(n))
 	if n > 0 {
