@@ -109,7 +109,7 @@ var layers = []layer{
 	},
 	{
 		dir:     "artifacts/examples/minimal-controlplane",
-		imports: []string{"registry/native", "registry/resource", "server/controlplane", "server/etcd", "server/certificates/pki"},
+		imports: []string{"registry/native", "registry/resource", "server/controlplane", "server/etcd"},
 		why:     "it shows how to embed a control plane, so it imports the libraries for that and nothing else",
 	},
 	{dir: "hack", unrestricted: true, why: "hack/ holds the programs behind make"},

@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"flag"
 	"fmt"
 	"net"
@@ -15,8 +16,16 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+
 	"github.com/kube-annex/annex/registry/native"
-	"github.com/kube-annex/annex/server/certificates/pki"
 	"github.com/kube-annex/annex/server/controlplane"
 	"github.com/kube-annex/annex/server/etcd"
 )
@@ -28,15 +37,21 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 
-	authority := must(must(pki.Open(filepath.Join(*dir, "pki"))).Authority("ca", "minimal-ca"))
-	serving := must(authority.Serving("serving", "localhost", "127.0.0.1"))
-	admin := must(authority.Client("admin", "admin", "system:masters"))
+	// The certificate and the token last until the program ends; the kubeconfig has both.
+	loopback := net.IPv4(127, 0, 0, 1)
+	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{loopback}, nil)
+	must(certificate, err)
+	token := rand.Text()
+	admins := tokenfile.New(map[string]*user.DefaultInfo{token: {Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}})
 
 	o := controlplane.NewOptions()
-	o.Serving.BindAddress, o.Serving.Port = net.IPv4(127, 0, 0, 1), *port
-	o.Serving.CertFile, o.Serving.KeyFile = serving.CertFile, serving.KeyFile
+	o.Serving.BindAddress, o.Serving.Port = loopback, *port
+	o.Serving.CertFile, o.Serving.KeyFile = filepath.Join(*dir, "serving.crt"), filepath.Join(*dir, "serving.key")
+	must(*dir, os.MkdirAll(*dir, 0o700))
+	must(certificate, cert.WriteCert(o.Serving.CertFile, certificate))
+	must(key, keyutil.WriteKey(o.Serving.KeyFile, key))
 	o.Serving.Listener = must(o.Serving.Listen(ctx))
-	o.ClientCAFile = authority.CertFile()
+	o.Authenticators = []authenticator.Request{bearertoken.New(admins)}
 	o.AdditionalGroups = []native.Group{notesGroup()}
 	o.DisableAggregator = true
 	completed := must(o.Complete())
@@ -45,7 +60,12 @@ func main() {
 	defer store.Stop()
 	kubeconfig := filepath.Join(*dir, "kubeconfig")
 	url := "https://" + o.Serving.Listener.Addr().String()
-	must(url, pki.WriteKubeconfig(kubeconfig, url, authority.CertFile(), admin))
+	must(url, clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"minimal": {Server: url, CertificateAuthorityData: certificate}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"admin": {Token: token}},
+		Contexts:       map[string]*clientcmdapi.Context{"minimal": {Cluster: "minimal", AuthInfo: "admin"}},
+		CurrentContext: "minimal",
+	}, kubeconfig))
 	server := controlplane.New(completed, store)
 	go func() {
 		<-server.Ready()
