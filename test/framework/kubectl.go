@@ -7,7 +7,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,7 +24,7 @@ type Kubectl struct {
 // NewKubectl builds kubectl once in a test process. root is the repository as seen from the test's directory.
 func NewKubectl(t testing.TB, root, kubeconfig string) *Kubectl {
 	t.Helper()
-	binary := build(t, "kubectl", filepath.Join(root, "test", "modules", "kubectl"), ".", "-ldflags=-X k8s.io/component-base/version.gitVersion="+cluster.Version)
+	binary := build(t, "kubectl", root, ".", "-C=test/modules/kubectl", "-ldflags=-X k8s.io/component-base/version.gitVersion="+cluster.Version)
 	return &Kubectl{binary: binary, root: root, kubeconfig: kubeconfig, home: t.TempDir()}
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -23,7 +22,7 @@ type helm struct {
 
 func newHelm(t *testing.T, kubeconfig string) helm {
 	t.Helper()
-	return helm{framework.Build(t, "helm", filepath.Join(root, "test", "modules", "helm"), "helm.sh/helm/v4/cmd/helm"), kubeconfig, t.TempDir()}
+	return helm{framework.Build(t, "helm", root, "helm.sh/helm/v4/cmd/helm", "-C=test/modules/helm"), kubeconfig, t.TempDir()}
 }
 
 func (h helm) try(t *testing.T, args ...string) (string, error) {

@@ -43,7 +43,7 @@ type managerProcess struct {
 
 func startManager(t *testing.T, kubeconfig string) *managerProcess {
 	t.Helper()
-	binary := framework.Build(t, "manager", filepath.Join(root, "test", "modules", "manager"), ".")
+	binary := framework.Build(t, "manager", root, ".", "-C=test/modules/manager")
 	m := &managerProcess{health: "127.0.0.1:" + freePort(t), metrics: "127.0.0.1:" + freePort(t), ended: make(chan struct{})}
 	m.command = exec.Command(binary, "--kubeconfig", kubeconfig, "--health-address", m.health, "--metrics-address", m.metrics,
 		"--lease-duration=4s", "--renew-deadline=3s", "--retry-period=300ms")

@@ -126,7 +126,7 @@ func modules(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(cache, "annex", "test-bin", fmt.Sprintf("disk-%x", sha256.Sum256(described))[:21])
+	dir := filepath.Join(cache, "annex", fmt.Sprintf("disk-%x", sha256.Sum256(described))[:21])
 	for _, module := range slices.Sorted(maps.Keys(edits)) {
 		all["go.mod"] = fmt.Appendf(all["go.mod"], "\nreplace %s => %s\n", module, filepath.Join(dir, module))
 	}
