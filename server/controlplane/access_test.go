@@ -22,7 +22,7 @@ import (
 func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	client := core(t, h.admin())
+	client := core(t, h.Admin())
 	path := func(path string) *authorizationv1.NonResourceAttributes {
 		return &authorizationv1.NonResourceAttributes{Verb: "get", Path: path}
 	}
@@ -69,7 +69,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 func TestReviews(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	admin, user := core(t, h.admin()), core(t, h.as("carol", "team"))
+	admin, user := core(t, h.Admin()), core(t, h.As("carol", "team"))
 
 	who, err := user.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil || who.Status.UserInfo.Username != "carol" {
@@ -113,11 +113,11 @@ func TestReviews(t *testing.T) {
 func TestWhoIsBelieved(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	stranger, err := h.ca["front-proxy"].Client("stranger", "not-an-allowed-name")
+	stranger, err := h.FrontProxy.Client("stranger", "not-an-allowed-name")
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxyPairAsUser, err := h.ca["client"].Client("impostor", "annex-aggregator")
+	proxyPairAsUser, err := h.Clients.Client("impostor", "annex-aggregator")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +128,8 @@ func TestWhoIsBelieved(t *testing.T) {
 		wantStatus int
 		wantUser   string
 	}{
-		"a front proxy":                          {pair: h.proxy, headers: spoof, wantStatus: http.StatusCreated, wantUser: `"username":"spoofed"`},
-		"a front proxy without a user":           {pair: h.proxy, wantStatus: http.StatusUnauthorized},
+		"a front proxy":                          {pair: h.Proxy, headers: spoof, wantStatus: http.StatusCreated, wantUser: `"username":"spoofed"`},
+		"a front proxy without a user":           {pair: h.Proxy, wantStatus: http.StatusUnauthorized},
 		"nobody with headers":                    {headers: spoof, wantStatus: http.StatusUnauthorized},
 		"a stranger of the proxies' authority":   {pair: stranger, headers: spoof, wantStatus: http.StatusUnauthorized},
 		"a user named like the proxy, headers":   {pair: proxyPairAsUser, headers: spoof, wantStatus: http.StatusCreated, wantUser: `"username":"annex-aggregator"`},
@@ -139,7 +139,7 @@ func TestWhoIsBelieved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			status, body := send(t, h.with(tc.pair), http.MethodPost, h.url+"/apis/authentication.k8s.io/v1/selfsubjectreviews",
+			status, body := send(t, h.With(tc.pair), http.MethodPost, h.URL+"/apis/authentication.k8s.io/v1/selfsubjectreviews",
 				`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`, tc.headers)
 			if status != tc.wantStatus || !strings.Contains(body, tc.wantUser) {
 				t.Errorf("got %d %s, want %d with %s", status, body, tc.wantStatus, tc.wantUser)
@@ -157,7 +157,7 @@ func TestProbesNeedNoIdentity(t *testing.T) {
 	h := startHost(t, nil)
 	got := map[string]int{}
 	for _, path := range []string{"/livez", "/readyz", "/healthz", "/version", "/metrics", "/apis", "/api/v1/namespaces"} {
-		got[path], _ = send(t, h.with(pki.Pair{}), http.MethodGet, h.url+path, "", nil)
+		got[path], _ = send(t, h.With(pki.Pair{}), http.MethodGet, h.URL+path, "", nil)
 	}
 	want := map[string]int{"/livez": 200, "/readyz": 200, "/healthz": 200, "/version": 401, "/metrics": 401, "/apis": 401, "/api/v1/namespaces": 401}
 	if diff := cmp.Diff(want, got); diff != "" {

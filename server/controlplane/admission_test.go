@@ -30,20 +30,20 @@ import (
 func TestPoliciesAreEnforcedFromTheStartOn(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	a := &admitted{h, core(t, h.admin()), "default"}
+	a := &admitted{h, core(t, h.Admin()), "default"}
 	hook := admissiontest.Start(t, admissiontest.Patch(patched))
 	admissiontest.Mutate(t, a.client, "patches", a.mutating(hook.ByURL("/")))
 	spec := a.policy("!object.metadata.name.startsWith('bad')")
 	admissiontest.Policy(t, a.client, "refuses", spec, admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: denies})
 	admissiontest.MutatingPolicy(t, a.client, "applies", a.mutation(apply("Object{data: {'applied': 'yes'}}")), admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{})
-	createWidgetDefinition(t, h.admin())
+	createWidgetDefinition(t, h.Admin())
 	sizes := a.mutation(apply("Object{spec: Object.spec{size: 7}}"))
 	sizes.MatchConstraints = admissiontest.Constraints(widgets.Group, "*", "widgets", a.namespace)
 	admissiontest.MutatingPolicy(t, a.client, "sizes", sizes, admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{})
 	a.refused(t, "bad", "failed expression")
-	h.stop()
-	server := h.launch()
-	a.client = core(t, h.admin())
+	h.Stop()
+	server := h.Launch()
+	a.client = core(t, h.Admin())
 	for round := range 3 { // the first request comes before the server is ready
 		if configMap, err := a.configMap(t, "good", dryRun); err != nil || configMap.Annotations["patched"] != "yes" || configMap.Data["applied"] != "yes" {
 			t.Errorf("round %d: got %v (%v), want it patched and applied", round, configMap, err)
@@ -59,7 +59,7 @@ func TestPoliciesAreEnforcedFromTheStartOn(t *testing.T) {
 	}
 	// The schemas of custom resources are published after that, and till then they are refused.
 	eventually(t, func() error {
-		sized, err := anything(t, h.admin()).Resource(widgets).Namespace(a.namespace).Create(t.Context(), widget("w"), dryRun)
+		sized, err := anything(t, h.Admin()).Resource(widgets).Namespace(a.namespace).Create(t.Context(), widget("w"), dryRun)
 		if apierrors.IsServiceUnavailable(err) {
 			return err
 		}
@@ -91,7 +91,7 @@ func TestServiceWebhooks(t *testing.T) {
 		o.ServiceResolver = hook
 		o.Admission.ConfigFile = filepath.Join(dir, "admission.yaml")
 	})
-	a := &admitted{h, core(t, h.admin()), "default"}
+	a := &admitted{h, core(t, h.Admin()), "default"}
 	webhook := a.mutating(hook.ByService("/path"))
 	admissiontest.Mutate(t, a.client, "service", webhook)
 	eventually(t, func() error {
@@ -135,7 +135,7 @@ func TestAdmissionIsSwitchedInCode(t *testing.T) {
 			return own{kubeadmission.NewHandler(kubeadmission.Create)}, nil
 		}}}
 	})
-	a := &admitted{h, core(t, h.admin()), "default"}
+	a := &admitted{h, core(t, h.Admin()), "default"}
 	admissiontest.Policy(t, a.client, "refuses", a.policy("false"), admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: denies})
 	hook := admissiontest.Start(t, admissiontest.Patch(patched))
 	admissiontest.Mutate(t, a.client, "patches", a.mutating(hook.ByURL("/")))
@@ -169,7 +169,7 @@ func (own) Validate(_ context.Context, request kubeadmission.Attributes, _ kubea
 
 func TestAdmissionIsValidated(t *testing.T) {
 	t.Parallel()
-	o := newHost(t, nil).rawOptions()
+	o := newHost(t, nil).RawOptions()
 	o.Admission.DisabledPlugins = []string{"Nonsense"}
 	o.Admission.ConfigFile = "/nowhere"
 	if _, err := o.Complete(); err == nil || !strings.Contains(err.Error(), "Nonsense") || !strings.Contains(err.Error(), "/nowhere") {

@@ -38,7 +38,7 @@ func admit(t *testing.T, h *host, tests map[string]func(*testing.T, *admitted)) 
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client := core(t, h.admin())
+			client := core(t, h.Admin())
 			namespace := must[*corev1.Namespace](t)(client.CoreV1().Namespaces().Create(t.Context(),
 				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "admission-"}}, metav1.CreateOptions{}))
 			test(t, &admitted{h, client, namespace.Name})
@@ -90,7 +90,7 @@ func mayI(t *testing.T, config *rest.Config, verb, resource string) bool {
 // allow gives a user a right in the cluster.
 func (a *admitted) allow(t *testing.T, user, verb, group, resource string) {
 	t.Helper()
-	roles := core(t, a.admin()).RbacV1()
+	roles := core(t, a.Admin()).RbacV1()
 	role := must[*rbacv1.ClusterRole](t)(roles.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}}},
 	}, metav1.CreateOptions{}))

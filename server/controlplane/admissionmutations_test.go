@@ -22,7 +22,7 @@ import (
 func TestMutatingPolicies(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	createWidgetDefinition(t, h.admin())
+	createWidgetDefinition(t, h.Admin())
 	admit(t, h, map[string]func(*testing.T, *admitted){
 		"apply configurations":            policyApplies,
 		"patch":                           policyPatches,
@@ -93,7 +93,7 @@ func policyChangesCustomResources(t *testing.T, a *admitted) {
 	spec := a.mutation(apply("Object{spec: Object.spec{size: object.spec.size + 1}}"), patch(`[JSONPatch{op: "add", path: "/metadata/labels", value: {"patched": "yes"}}]`))
 	spec.MatchConstraints = admissiontest.Constraints(widgets.Group, "*", "widgets", a.namespace)
 	admissiontest.MutatingPolicy(t, a.client, "custom-resources", spec, admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{})
-	objects := anything(t, a.admin()).Resource(widgets).Namespace(a.namespace)
+	objects := anything(t, a.Admin()).Resource(widgets).Namespace(a.namespace)
 	eventually(t, func() error {
 		widget, err := objects.Create(t.Context(), widget("probe"), dryRun)
 		if err != nil {

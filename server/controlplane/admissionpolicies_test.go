@@ -25,7 +25,7 @@ func TestValidatingPolicies(t *testing.T) {
 	t.Parallel()
 	auditLog, adjust := audited(t, "Metadata")
 	h := startHost(t, adjust)
-	createWidgetDefinition(t, h.admin())
+	createWidgetDefinition(t, h.Admin())
 	admit(t, h, map[string]func(*testing.T, *admitted){
 		"refuse, warn and audit":            func(t *testing.T, a *admitted) { policyActs(t, a, auditLog) },
 		"say why":                           policySaysWhy,
@@ -72,7 +72,7 @@ func policyActs(t *testing.T, a *admitted, auditLog string) {
 			ValidationActions: actions, MatchResources: &admissionregistrationv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{name: "yes"}}},
 		})
 	}
-	config, heard := a.admin(), &heardWarnings{}
+	config, heard := a.Admin(), &heardWarnings{}
 	config.WarningHandler = heard
 	a.client = core(t, config)
 	eventually(t, func() error {
@@ -127,13 +127,13 @@ func policyKnowsNamespaceAndUser(t *testing.T, a *admitted) {
 	if _, err := a.configMap(t, "by-anyone", dryRun); err != nil {
 		t.Errorf("by an administrator: %v", err)
 	}
-	a.client = core(t, a.as("someone"))
+	a.client = core(t, a.As("someone"))
 	eventually(t, func() error {
 		_, err := a.configMap(t, "by-someone", dryRun)
 		return err
 	})
 	a.allow(t, "another", "create", "", "configmaps")
-	a.client = core(t, a.as("another"))
+	a.client = core(t, a.As("another"))
 	a.refused(t, "by-another", "check('bend')")
 	if _, err := a.configMap(t, "meets-no-condition", dryRun); err != nil {
 		t.Errorf("what meets no condition: %v", err)
@@ -189,7 +189,7 @@ func policyHasParameters(t *testing.T, a *admitted) {
 }
 
 func policyHasCustomParameters(t *testing.T, a *admitted) {
-	objects := anything(t, a.admin()).Resource(widgets).Namespace(a.namespace)
+	objects := anything(t, a.Admin()).Resource(widgets).Namespace(a.namespace)
 	eventually(t, func() error {
 		_, err := objects.Create(t.Context(), widget("limit"), metav1.CreateOptions{})
 		return err
@@ -215,7 +215,7 @@ func policySeesCustomResources(t *testing.T, a *admitted) {
 	spec := a.policy("object.spec.size < 5 && (request.operation == 'CREATE' || oldObject.spec.size <= object.spec.size)")
 	spec.MatchConstraints = admissiontest.Constraints(widgets.Group, "*", "widgets", a.namespace)
 	admissiontest.Policy(t, a.client, "custom-resources", spec, admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: denies})
-	objects := anything(t, a.admin()).Resource(widgets).Namespace(a.namespace)
+	objects := anything(t, a.Admin()).Resource(widgets).Namespace(a.namespace)
 	large := widget("large")
 	_ = unstructured.SetNestedField(large.Object, int64(5), "spec", "size")
 	eventually(t, func() error {

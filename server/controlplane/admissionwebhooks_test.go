@@ -26,7 +26,7 @@ const patched = `[{"op":"add","path":"/metadata/annotations","value":{"patched":
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	createWidgetDefinition(t, h.admin())
+	createWidgetDefinition(t, h.Admin())
 	admit(t, h, map[string]func(*testing.T, *admitted){
 		"change objects":                             webhookMutates,
 		"change custom resources":                    webhookMutatesCustomResources,
@@ -89,7 +89,7 @@ func webhookMutatesCustomResources(t *testing.T, a *admitted) {
 	rules := []admissionregistrationv1.RuleWithOperations{admissiontest.Rule(widgets.Group, "*", "widgets")}
 	admissiontest.Validate(t, a.client, "widgets", admissionregistrationv1.ValidatingWebhook{ClientConfig: refuses.ByURL("/"), Rules: rules, NamespaceSelector: admissiontest.In(a.namespace)})
 	admissiontest.Mutate(t, a.client, "widgets", admissionregistrationv1.MutatingWebhook{ClientConfig: mutates.ByURL("/"), Rules: rules, NamespaceSelector: admissiontest.In(a.namespace)})
-	objects := anything(t, a.admin()).Resource(widgets).Namespace(a.namespace)
+	objects := anything(t, a.Admin()).Resource(widgets).Namespace(a.namespace)
 	eventually(t, func() error {
 		widget, err := objects.Create(t.Context(), widget("probe"), dryRun)
 		if err != nil {
@@ -124,7 +124,7 @@ func webhookRefuses(t *testing.T, a *admitted) {
 		}
 		return nil
 	})
-	config, heard := a.admin(), &heardWarnings{}
+	config, heard := a.Admin(), &heardWarnings{}
 	config.WarningHandler = heard
 	a.client = core(t, config)
 	if _, err := a.configMap(t, "good", metav1.CreateOptions{}); err != nil {
@@ -296,7 +296,7 @@ func webhookIsNotAskedAboutReviews(t *testing.T, a *admitted) {
 		}
 		return nil
 	})
-	if !mayI(t, a.admin(), "get", "configmaps") {
+	if !mayI(t, a.Admin(), "get", "configmaps") {
 		t.Error("an administrator may not get ConfigMaps")
 	}
 }

@@ -40,7 +40,7 @@ func startRemote(t *testing.T, h *host) *remote {
 	t.Helper()
 	r := &remote{watching: make(chan struct{}), watched: make(chan struct{})}
 	r.Server = httptest.NewUnstartedServer(r)
-	pair, err := h.ca["serving"].Serving("remote", "remote.default.svc", "127.0.0.1")
+	pair, err := h.Serving.Serving("remote", "remote.default.svc", "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func startRemote(t *testing.T, h *host) *remote {
 		t.Fatal(err)
 	}
 	proxies := x509.NewCertPool()
-	proxyCA, err := os.ReadFile(h.ca["front-proxy"].CertFile())
+	proxyCA, err := os.ReadFile(h.FrontProxy.CertFile())
 	if err != nil || !proxies.AppendCertsFromPEM(proxyCA) {
 		t.Fatal("no front proxy authority", err)
 	}
@@ -102,8 +102,8 @@ func TestRemoteAPIService(t *testing.T) {
 	t.Parallel()
 	resolver := &toRemote{}
 	h := startHost(t, func(o *controlplane.Options) { o.ServiceResolver = resolver })
-	apiServices := services(t, h.admin()).ApiregistrationV1().APIServices()
-	ca, err := os.ReadFile(h.ca["serving"].CertFile())
+	apiServices := services(t, h.Admin()).ApiregistrationV1().APIServices()
+	ca, err := os.ReadFile(h.Serving.CertFile())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestRemoteAPIService(t *testing.T) {
 	waitFor("True", "Passed", "all checks passed")
 
 	eventually(t, func() error {
-		_, lists, err := core(t, h.admin()).Discovery().ServerGroupsAndResources()
+		_, lists, err := core(t, h.Admin()).Discovery().ServerGroupsAndResources()
 		if err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func TestRemoteAPIService(t *testing.T) {
 		return nil
 	})
 	// Whoever calls, and whatever he claims to be, the remote server learns who he is from the host.
-	status, body := send(t, h.as("carol", "system:masters", "team"), http.MethodGet, h.url+"/apis/remote.example.com/v1/echo", "",
+	status, body := send(t, h.As("carol", "system:masters", "team"), http.MethodGet, h.URL+"/apis/remote.example.com/v1/echo", "",
 		map[string]string{"X-Remote-User": "root", "X-Remote-Group": "system:masters"})
 	if status != http.StatusOK {
 		t.Fatalf("got %d %s", status, body)
@@ -169,7 +169,7 @@ func TestRemoteAPIService(t *testing.T) {
 	server.away.Store(true)
 	touch(t, h, name)
 	waitFor("False", "FailedDiscoveryCheck", "bad status")
-	if status, _ := send(t, h.admin(), http.MethodGet, h.url+"/apis/remote.example.com/v1/echo", "", nil); status != http.StatusServiceUnavailable {
+	if status, _ := send(t, h.Admin(), http.MethodGet, h.URL+"/apis/remote.example.com/v1/echo", "", nil); status != http.StatusServiceUnavailable {
 		t.Errorf("a server that is away: got %d, want 503", status)
 	}
 	server.away.Store(false)
@@ -183,13 +183,13 @@ func TestRemoteAPIService(t *testing.T) {
 func wantWatchEndsWithHost(t *testing.T, h *host, server *remote) {
 	t.Helper()
 	things := schema.GroupVersionResource{Group: "remote.example.com", Version: "v1", Resource: "things"}
-	watch, err := anything(t, h.admin()).Resource(things).Watch(t.Context(), metav1.ListOptions{})
+	watch, err := anything(t, h.Admin()).Resource(things).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watch.Stop()
 	<-server.watching
-	h.stop()
+	h.Stop()
 	select {
 	case <-server.watched:
 	case <-time.After(time.Second):
@@ -200,7 +200,7 @@ func wantWatchEndsWithHost(t *testing.T, h *host, server *remote) {
 // touch is how a server says that it should be looked at.
 func touch(t *testing.T, h *host, name string) {
 	t.Helper()
-	apiServices := services(t, h.admin()).ApiregistrationV1().APIServices()
+	apiServices := services(t, h.Admin()).ApiregistrationV1().APIServices()
 	eventually(t, func() error {
 		service, err := apiServices.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
@@ -215,7 +215,7 @@ func touch(t *testing.T, h *host, name string) {
 func TestBuiltInAPIServices(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	list, err := services(t, h.admin()).ApiregistrationV1().APIServices().List(t.Context(), metav1.ListOptions{})
+	list, err := services(t, h.Admin()).ApiregistrationV1().APIServices().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,11 +64,11 @@ func TestAttacksAreAuditedOnceWithWhoTried(t *testing.T) {
 		"a path around the prefix":      {path: "/apis/../api/v1/secrets", code: 403, user: "mallory"},
 	}
 	for name, attack := range attacks {
-		if got := attempt(t, h.as("mallory"), name, attack.method, attack.path, attack.body, attack.headers); got != attack.code {
+		if got := attempt(t, h.As("mallory"), name, attack.method, attack.path, attack.body, attack.headers); got != attack.code {
 			t.Errorf("%s: got status %d, want %d", name, got, attack.code)
 		}
 	}
-	h.stop()
+	h.Stop()
 	recorded := recordsOf(t, log)
 	for name, attack := range attacks {
 		records := recorded[auditID(name)]

@@ -21,12 +21,12 @@ func TestBacklogWithCustomResources(t *testing.T) {
 	t.Parallel()
 	const number = 20
 	h := newHost(t, nil)
-	h.adjust = func(o *controlplane.Options) {
+	h.Adjust = func(o *controlplane.Options) {
 		o.DisabledControllers = []string{"garbage-collection", "namespace-deletion"}
 	}
-	h.start()
+	h.Start()
 	f := newFamily(t, h)
-	createWidgetDefinition(t, h.admin())
+	createWidgetDefinition(t, h.Admin())
 	eventually(t, func() error {
 		_, err := f.in(widgets).List(t.Context(), metav1.ListOptions{})
 		return err
@@ -46,10 +46,10 @@ func TestBacklogWithCustomResources(t *testing.T) {
 		f.born(widgets, fmt.Sprintf("child-%d", i), ownedBy(owner, true))
 		f.delete(configMapsV1, owner.GetName(), metav1.DeletePropagationOrphan)
 	}
-	h.stop()
-	h.adjust = nil
-	h.start()
-	f.client = anything(t, h.admin())
+	h.Stop()
+	h.Adjust = nil
+	h.Start()
+	f.client = anything(t, h.Admin())
 	for i := range number {
 		f.wantGone(configMapsV1, fmt.Sprintf("owner-%d", i))
 	}
@@ -74,14 +74,14 @@ func TestBacklogWithCustomResources(t *testing.T) {
 func TestOrphansWaitForAServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	e, n := startNotes(t)
-	serve := e.adjust
+	serve := e.Adjust
 	restart := func(without ...string) *family {
-		e.stop()
-		e.adjust = func(o *controlplane.Options) {
+		e.Stop()
+		e.Adjust = func(o *controlplane.Options) {
 			serve(o)
 			o.DisabledControllers = without
 		}
-		e.start()
+		e.Start()
 		return newFamily(t, e.host)
 	}
 	n.set(true)

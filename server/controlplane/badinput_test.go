@@ -115,8 +115,8 @@ const (
 func TestObjectsAtTheirLimits(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	client := anything(t, h.admin())
-	createTextWidgetDefinition(t, h.admin())
+	client := anything(t, h.Admin())
+	createTextWidgetDefinition(t, h.Admin())
 	t.Run("names and labels", func(t *testing.T) {
 		t.Parallel()
 		checkMetadata(t, client)
@@ -134,13 +134,13 @@ func TestObjectsTooLargeForAnExternalEtcd(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)
 	endpoint := startExternalEtcd(t)
-	h.store = func(o *etcd.Options) { o.Servers = []string{endpoint} }
-	h.start()
-	createTextWidgetDefinition(t, h.admin())
+	h.AdjustEtcd = func(o *etcd.Options) { o.Servers = []string{endpoint} }
+	h.Start()
+	createTextWidgetDefinition(t, h.Admin())
 	for name, kind := range sizables() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kind.checkSize(t, anything(t, h.admin()), "large", large, true)
+			kind.checkSize(t, anything(t, h.Admin()), "large", large, true)
 		})
 	}
 }

@@ -27,12 +27,12 @@ import (
 func startSigning(t *testing.T) *host {
 	t.Helper()
 	h := newHost(t, nil)
-	h.adjust = func(o *controlplane.Options) {
-		o.Signing.CertFile, o.Signing.KeyFile = h.ca["client"].CertFile(), h.ca["client"].KeyFile()
+	h.Adjust = func(o *controlplane.Options) {
+		o.Signing.CertFile, o.Signing.KeyFile = h.Clients.CertFile(), h.Clients.KeyFile()
 		o.Signing.Duration = 48 * time.Hour
 		o.Authorizers = append(o.Authorizers, authorizer.AuthorizerFunc(clerk))
 	}
-	h.start()
+	h.Start()
 	return h
 }
 
@@ -48,11 +48,11 @@ func clerk(_ context.Context, a authorizer.Attributes) (authorizer.Decision, str
 func TestNobodyBecomesAnAdministratorByRequest(t *testing.T) {
 	t.Parallel()
 	h := startSigning(t)
-	_, err := ask(t, core(t, h.as("clerk")), certificatesv1.KubeAPIServerClientSignerName, "system:masters")
+	_, err := ask(t, core(t, h.As("clerk")), certificatesv1.KubeAPIServerClientSignerName, "system:masters")
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "system:masters group is not allowed") {
 		t.Errorf("got %v, want it to be forbidden", err)
 	}
-	if _, err := ask(t, core(t, h.as("clerk")), "example.com/one", "system:masters"); err != nil {
+	if _, err := ask(t, core(t, h.As("clerk")), "example.com/one", "system:masters"); err != nil {
 		t.Errorf("asking another signer: %v", err)
 	}
 }
@@ -60,7 +60,7 @@ func TestNobodyBecomesAnAdministratorByRequest(t *testing.T) {
 func TestSignersNeedTheirVerbs(t *testing.T) {
 	t.Parallel()
 	h := startSigning(t)
-	client := core(t, h.as("clerk"))
+	client := core(t, h.As("clerk"))
 	for signer, allowed := range map[string]bool{"example.com/one": true, "example.com/other": true, certificatesv1.KubeAPIServerClientSignerName: false, "example.org/one": false} {
 		csr, err := ask(t, client, signer, "developers")
 		if err != nil {
@@ -88,7 +88,7 @@ func wantAllowed(t *testing.T, what string, err error, allowed bool) {
 func TestRequestsForOtherUsesFail(t *testing.T) {
 	t.Parallel()
 	h := startSigning(t)
-	client := core(t, h.admin())
+	client := core(t, h.Admin())
 	csr, err := ask(t, client, certificatesv1.KubeAPIServerClientSignerName, "developers", certificatesv1.UsageServerAuth)
 	if err != nil {
 		t.Fatal(err)
@@ -113,15 +113,15 @@ func TestRequestsForOtherUsesFail(t *testing.T) {
 func TestSigningFilesAreChecked(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)
-	o := h.rawOptions()
+	o := h.RawOptions()
 	for name, tc := range map[string]struct {
 		signing controlplane.Signing
 		want    string
 	}{
 		"no key":            {controlplane.Signing{CertFile: "x", Duration: time.Hour}, "set both or none"},
 		"no file":           {controlplane.Signing{CertFile: "/nowhere", KeyFile: "/nowhere", Duration: time.Hour}, "/nowhere"},
-		"another's key":     {controlplane.Signing{CertFile: h.ca["client"].CertFile(), KeyFile: h.ca["serving"].KeyFile(), Duration: time.Hour}, "does not belong to"},
-		"no authority":      {controlplane.Signing{CertFile: h.proxy.CertFile, KeyFile: h.proxy.KeyFile, Duration: time.Hour}, "is not a certificate authority"},
+		"another's key":     {controlplane.Signing{CertFile: h.Clients.CertFile(), KeyFile: h.Serving.KeyFile(), Duration: time.Hour}, "does not belong to"},
+		"no authority":      {controlplane.Signing{CertFile: h.Proxy.CertFile, KeyFile: h.Proxy.KeyFile, Duration: time.Hour}, "is not a certificate authority"},
 		"too short a while": {controlplane.Signing{Duration: time.Minute}, "set at least 10m0s"},
 	} {
 		o.Signing = tc.signing

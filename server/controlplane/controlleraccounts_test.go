@@ -4,7 +4,6 @@
 package controlplane_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -23,7 +22,6 @@ import (
 	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	userinfo "k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
@@ -74,30 +72,10 @@ var ofReplicas = []string{
 	"patch flowschemas.flowcontrol.apiserver.k8s.io/status", "patch prioritylevelconfigurations.flowcontrol.apiserver.k8s.io/status",
 }
 
-// refusals is asked last, so a controller's account comes here where its role does not allow what the controller does.
-type refusals struct{ authorizer.AuthorizerFunc }
-
-func refusalsFail(t *testing.T) refusals {
-	return refusals{func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		account, is := strings.CutPrefix(a.GetUser().GetName(), accountPrefix)
-		// A request that ends while it waits for the roles has been refused by nobody.
-		if _, ours := rightsOfControllers[account]; is && ours && ctx.Err() == nil {
-			t.Errorf("%s may not %s %s %s %s in %q, and has tried", account, a.GetVerb(),
-				nameOf(a.GetResource(), a.GetAPIGroup(), a.GetSubresource()), a.GetName(), a.GetPath(), a.GetNamespace())
-		}
-		return authorizer.DecisionNoOpinion, "", nil
-	}}
-}
-
-// RulesFor implements authorizer.RuleResolver.
-func (refusals) RulesFor(context.Context, userinfo.Info, string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
-	return nil, nil, false, nil
-}
-
 func TestControllersHaveNoMoreRightsThanTheyNeed(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	client := core(t, h.admin()).RbacV1()
+	client := core(t, h.Admin()).RbacV1()
 	got := map[string][]string{}
 	list := func(account, where string, rules []rbacv1.PolicyRule) {
 		for _, rule := range rules {
@@ -169,8 +147,8 @@ func TestControllersWriteAsThemselves(t *testing.T) {
 		o.Signing.CertFile, o.Signing.KeyFile = o.ClientCAFile, strings.TrimSuffix(o.ClientCAFile, ".crt")+".key"
 	})
 	askForSpentThings(t, h)
-	h.stop()
-	h.start()
+	h.Stop()
+	h.Start()
 	askForWork(t, h)
 
 	var writes map[string]map[string]bool
@@ -216,7 +194,7 @@ func writers(t *testing.T, audited string) map[string]map[string]bool {
 // askForSpentThings makes what controllers remove when they start: what they else look for every hour.
 func askForSpentThings(t *testing.T, h *host) {
 	t.Helper()
-	client, long := core(t, h.admin()), time.Now().Add(-2*time.Hour)
+	client, long := core(t, h.Admin()), time.Now().Add(-2*time.Hour)
 	must[*coordinationv1.Lease](t)(client.CoordinationV1().Leases("kube-system").Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "killed", Labels: map[string]string{identityLabel: "annex-controlplane"}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("killed"), LeaseDurationSeconds: ptr.To[int32](1), RenewTime: ptr.To(metav1.NewMicroTime(long))},
@@ -231,7 +209,7 @@ func askForSpentThings(t *testing.T, h *host) {
 // askForWork makes something for each controller. The flow control objects, accounts and authorities are missing from the start.
 func askForWork(t *testing.T, h *host) {
 	t.Helper()
-	ctx, options, client := t.Context(), metav1.CreateOptions{}, core(t, h.admin())
+	ctx, options, client := t.Context(), metav1.CreateOptions{}, core(t, h.Admin())
 	gone := h.emptying().fresh(t, "gone")
 	must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps("gone").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "content"}}, options))
 	h.emptying().remove(t, "gone")
@@ -267,7 +245,7 @@ func askForWork(t *testing.T, h *host) {
 	}
 	h.emptying().waitGone(t, gone)
 	// Namespaces stay while there are kinds that nobody answers for, so this comes last.
-	must[*apiregistrationv1.APIService](t)(services(t, h.admin()).ApiregistrationV1().APIServices().Create(ctx, &apiregistrationv1.APIService{
+	must[*apiregistrationv1.APIService](t)(services(t, h.Admin()).ApiregistrationV1().APIServices().Create(ctx, &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: "v1.away.example.com"},
 		Spec: apiregistrationv1.APIServiceSpec{
 			Group: "away.example.com", Version: "v1", GroupPriorityMinimum: 100, VersionPriority: 10, InsecureSkipTLSVerify: true,
@@ -280,8 +258,8 @@ func askForWork(t *testing.T, h *host) {
 func TestControllersDoNotQueueWithUsers(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	client := core(t, h.admin())
-	config := h.admin()
+	client := core(t, h.Admin())
+	config := h.Admin()
 	config.Impersonate = rest.ImpersonationConfig{UserName: accountPrefix + "generic-garbage-collector"}
 	asController := must[*http.Client](t)(rest.HTTPClientFor(config))
 	eventually(t, func() error {
@@ -289,7 +267,7 @@ func TestControllersDoNotQueueWithUsers(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, h.url+"/api/v1/configmaps", nil))
+		request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+"/api/v1/configmaps", nil))
 		response := must[*http.Response](t)(asController.Do(request))
 		_ = response.Body.Close()
 		if got := response.Header.Get("X-Kubernetes-PF-FlowSchema-UID"); got != string(flow.UID) {

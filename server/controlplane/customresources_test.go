@@ -21,8 +21,8 @@ var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", R
 func TestCustomResources(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	createWidgetDefinition(t, h.admin())
-	objects := anything(t, h.admin()).Resource(widgets).Namespace("default")
+	createWidgetDefinition(t, h.Admin())
+	objects := anything(t, h.Admin()).Resource(widgets).Namespace("default")
 	widget := func(size int64) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "example.com/v1", "kind": "Widget",
@@ -40,32 +40,32 @@ func TestCustomResources(t *testing.T) {
 	if _, err := objects.Apply(t.Context(), "w", widget(-1), metav1.ApplyOptions{FieldManager: "test", Force: true}); !apierrors.IsInvalid(err) {
 		t.Errorf("applying what the schema forbids: got %v, want 422", err)
 	}
-	apiService := services(t, h.admin()).ApiregistrationV1().APIServices()
+	apiService := services(t, h.Admin()).ApiregistrationV1().APIServices()
 	eventually(t, func() error {
 		_, err := apiService.Get(t.Context(), "v1.example.com", metav1.GetOptions{})
 		return err
 	})
 	// What kubectl explain reads.
 	eventually(t, func() error {
-		document, err := core(t, h.admin()).Discovery().RESTClient().Get().AbsPath("/openapi/v3/apis/example.com/v1").DoRaw(t.Context())
+		document, err := core(t, h.Admin()).Discovery().RESTClient().Get().AbsPath("/openapi/v3/apis/example.com/v1").DoRaw(t.Context())
 		if err == nil && !strings.Contains(string(document), "how large the widget is") {
 			err = fmt.Errorf("the kind's OpenAPI is not published: %.200s", document)
 		}
 		return err
 	})
 
-	h.stop()
-	h.start()
+	h.Stop()
+	h.Start()
 	// The aggregator must not have taken the definition's APIService for a leftover of an earlier version.
-	objects = anything(t, h.admin()).Resource(widgets).Namespace("default")
+	objects = anything(t, h.Admin()).Resource(widgets).Namespace("default")
 	eventually(t, func() error {
 		_, err := objects.Get(t.Context(), "w", metav1.GetOptions{})
 		return err
 	})
-	if err := definitions(t, h.admin()).ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}); err != nil {
+	if err := definitions(t, h.Admin()).ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	apiService = services(t, h.admin()).ApiregistrationV1().APIServices()
+	apiService = services(t, h.Admin()).ApiregistrationV1().APIServices()
 	eventually(t, func() error {
 		_, err := apiService.Get(t.Context(), "v1.example.com", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {

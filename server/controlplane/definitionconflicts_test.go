@@ -18,7 +18,7 @@ import (
 // wantNotEstablished waits until the names of a definition are refused, and wants no version of its kind to be served by it.
 func wantNotEstablished(t *testing.T, h *host, definition *apiextensionsv1.CustomResourceDefinition, words string) {
 	t.Helper()
-	client := definitions(t, h.admin()).ApiextensionsV1().CustomResourceDefinitions()
+	client := definitions(t, h.Admin()).ApiextensionsV1().CustomResourceDefinitions()
 	if _, err := client.Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func wantNotEstablished(t *testing.T, h *host, definition *apiextensionsv1.Custo
 		}
 		return nil
 	})
-	waitServed(t, h.admin(), schema.GroupVersionResource{Group: definition.Spec.Group, Version: "v2", Resource: definition.Spec.Names.Plural}, false)
+	waitServed(t, h.Admin(), schema.GroupVersionResource{Group: definition.Spec.Group, Version: "v2", Resource: definition.Spec.Names.Plural}, false)
 }
 
 // newDefinition is one with version v2 alone.
@@ -62,18 +62,18 @@ func TestADefinitionOfAResourceThatAnotherServerHasIsNotEstablished(t *testing.T
 	wantNotEstablished(t, h, newDefinition("example.com", "gears", "Gear"), "gears.example.com are served by the extension server of the APIService v1.example.com")
 	wantNotEstablished(t, h, newDefinition("coordination.k8s.io", "leases", "Lease"), "leases.coordination.k8s.io are served by a built-in kind")
 	// Another resource of the group is no conflict.
-	createDefinition(t, h.admin(), "wheels", "v2")
+	createDefinition(t, h.Admin(), "wheels", "v2")
 }
 
 // TestANamespaceIsEmptiedInEachServerOfAResource has a definition that was established before an extension server came with the same resource.
 func TestANamespaceIsEmptiedInEachServerOfAResource(t *testing.T) {
 	t.Parallel()
 	h, back, register, _ := startBehind(t)
-	createDefinition(t, h.admin(), "gears", "v2")
+	createDefinition(t, h.Admin(), "gears", "v2")
 	register()
 	e := h.emptying()
 	ns := e.fresh(t, "doomed")
-	if _, err := core(t, back.admin()).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := core(t, back.Admin()).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, resource := range gears {

@@ -25,7 +25,7 @@ import (
 func TestEventRecorders(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	client := core(t, h.admin())
+	client := core(t, h.Admin())
 	about := must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "subject"}}, metav1.CreateOptions{}))
 	for name, tc := range map[string]struct {
 		record func() (again func(), stop func())
@@ -132,7 +132,7 @@ func newerFacts(list *eventsv1.EventList) []eventsv1.Event {
 func TestLegacyEventsCanBeSwitchedOff(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, func(o *controlplane.Options) { o.DisabledResources = []schema.GroupResource{{Resource: "events"}} })
-	client := core(t, h.admin())
+	client := core(t, h.Admin())
 	if _, err := client.EventsV1().Events("default").Create(t.Context(), &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: "e"}, EventTime: metav1.NewMicroTime(time.Now()), Type: "Normal", Reason: "r", Action: "a",
 		ReportingController: "c", ReportingInstance: "i",

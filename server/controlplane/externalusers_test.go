@@ -28,7 +28,7 @@ func TestUsersOfAnIssuerSignIn(t *testing.T) {
 	}
 	h := startHost(t, func(o *controlplane.Options) { o.ExternalUsers.ConfigFile = file })
 	as := func(token string) *rest.Config {
-		return &rest.Config{Host: h.url, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAFile: h.ca["serving"].CertFile()}}
+		return &rest.Config{Host: h.URL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAFile: h.Serving.CertFile()}}
 	}
 	jane := core(t, as(provider.Token(t, nil)))
 	eventually(t, func() error {

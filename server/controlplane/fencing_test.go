@@ -25,12 +25,12 @@ import (
 func TestLateWritesOfEveryServerOfTheChain(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	createWidgetDefinition(t, h.admin())
+	createWidgetDefinition(t, h.Admin())
 	eventually(t, func() error {
-		_, err := anything(t, h.admin()).Resource(widgets).Namespace("default").List(t.Context(), metav1.ListOptions{})
+		_, err := anything(t, h.Admin()).Resource(widgets).Namespace("default").List(t.Context(), metav1.ListOptions{})
 		return err
 	})
-	leases := core(t, h.admin()).CoordinationV1().Leases("default")
+	leases := core(t, h.Admin()).CoordinationV1().Leases("default")
 	one, two := "one", "two"
 	lease, err := leases.Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "leader"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &one},
@@ -49,7 +49,7 @@ func TestLateWritesOfEveryServerOfTheChain(t *testing.T) {
 	}
 	current := fencing.Current(lease)
 	fence := func(term fencing.Term) *rest.Config {
-		config := h.admin()
+		config := h.Admin()
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return withTerm{next, term} })
 		return config
 	}
@@ -145,7 +145,7 @@ func (w withTerm) RoundTrip(request *http.Request) (*http.Response, error) {
 // refusedWrites is counted for the process, so other tests of the package may count too.
 func refusedWrites(t *testing.T, h *host) int {
 	t.Helper()
-	_, body := send(t, h.admin(), http.MethodGet, h.url+"/metrics", "", nil)
+	_, body := send(t, h.Admin(), http.MethodGet, h.URL+"/metrics", "", nil)
 	for line := range strings.Lines(body) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "annex_fencing_late_writes_refused_total "); ok {
 			count, err := strconv.Atoi(value)

@@ -38,7 +38,7 @@ type family struct {
 }
 
 func newFamily(t *testing.T, h *host) *family {
-	return &family{t: t, client: anything(t, h.admin())}
+	return &family{t: t, client: anything(t, h.Admin())}
 }
 
 func (f *family) in(resource schema.GroupVersionResource) dynamic.ResourceInterface {
@@ -212,7 +212,7 @@ func TestCustomResourcesAreCollected(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
 	f := newFamily(t, h)
-	createWidgetDefinition(t, h.admin())
+	createWidgetDefinition(t, h.Admin())
 	eventually(t, func() error {
 		_, err := f.in(widgets).List(t.Context(), metav1.ListOptions{})
 		return err
@@ -226,7 +226,7 @@ func TestCustomResourcesAreCollected(t *testing.T) {
 
 	other := f.born(widgets, "other")
 	f.born(configMapsV1, "of-other", ownedBy(other, false))
-	if err := definitions(t, h.admin()).ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}); err != nil {
+	if err := definitions(t, h.Admin()).ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	f.wantGone(configMapsV1, "of-other")
@@ -239,7 +239,7 @@ func TestDependentsOfAnUnreadableOwnerStay(t *testing.T) {
 	f := newFamily(t, h)
 	owner := f.born(configMapsV1, "owner")
 	f.born(configMapsV1, "child", ownedBy(owner, true))
-	if _, err := h.backend.Client.Put(t.Context(), "/registry/core/configmaps/default/owner", "k8s\x00 and then nonsense"); err != nil {
+	if _, err := h.Backend.Client.Put(t.Context(), "/registry/core/configmaps/default/owner", "k8s\x00 and then nonsense"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
@@ -297,9 +297,9 @@ func TestCollectionGoesOnAfterARestart(t *testing.T) {
 		f.born(secretsV1, fmt.Sprintf("child-%d", i), ownedBy(owner, true))
 	}
 	f.delete(configMapsV1, "owner", metav1.DeletePropagationForeground)
-	h.stop()
-	h.start()
-	f.client = anything(t, h.admin())
+	h.Stop()
+	h.Start()
+	f.client = anything(t, h.Admin())
 	f.wantGone(configMapsV1, "owner")
 	eventually(t, func() error {
 		left, err := f.in(secretsV1).List(context.WithoutCancel(t.Context()), metav1.ListOptions{})

@@ -33,6 +33,7 @@ import (
 
 	"github.com/kube-annex/annex/server/admissiontest"
 	"github.com/kube-annex/annex/server/controlplane"
+	"github.com/kube-annex/annex/test/framework"
 )
 
 // TestFlagsOfAGenericServerAct sets flags that every generic apiserver has, and looks at what each of them does.
@@ -65,7 +66,7 @@ func TestFlagsOfAGenericServerAct(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	admin := must[*http.Client](t)(rest.HTTPClientFor(h.admin()))
+	admin := must[*http.Client](t)(rest.HTTPClientFor(h.Admin()))
 	hanging, release := make(chan struct{}, 2), make(chan struct{})
 	hang := admissiontest.Serve(t, func(_ http.ResponseWriter, r *http.Request, _ *admissionv1.AdmissionReview) {
 		hanging <- struct{}{}
@@ -74,7 +75,7 @@ func TestFlagsOfAGenericServerAct(t *testing.T) {
 		case <-release:
 		}
 	})
-	admissiontest.Validate(t, core(t, h.admin()), "hang", admissionregistrationv1.ValidatingWebhook{
+	admissiontest.Validate(t, core(t, h.Admin()), "hang", admissionregistrationv1.ValidatingWebhook{
 		Name: "hang.example.com", ClientConfig: hang.ByURL("/"), Rules: []admissionregistrationv1.RuleWithOperations{admissiontest.Rule("", "v1", "secrets")},
 		TimeoutSeconds: ptr.To[int32](30),
 	})
@@ -82,7 +83,7 @@ func TestFlagsOfAGenericServerAct(t *testing.T) {
 	begin := func() {
 		eventually(t, func() error { // the configuration takes effect a moment after it was made
 			go func() {
-				_, err := core(t, h.admin()).CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "slow-"}}, metav1.CreateOptions{})
+				_, err := core(t, h.Admin()).CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "slow-"}}, metav1.CreateOptions{})
 				slow <- err
 			}()
 			select {
@@ -100,7 +101,7 @@ func TestFlagsOfAGenericServerAct(t *testing.T) {
 	checkWatchEnds(t, h, admin)
 	checkAuthorizer(t, h)
 	checkProxyHeader(t, h)
-	if _, err := core(t, h.admin()).CoreV1().ConfigMaps("nowhere").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := core(t, h.Admin()).CoreV1().ConfigMaps("nowhere").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
 		t.Errorf("--disable-admission-plugins=NamespaceLifecycle: in a namespace that does not exist: %v", err)
 	}
 	// The library answers with 504, or not at all where it is about to answer just then.
@@ -108,10 +109,10 @@ func TestFlagsOfAGenericServerAct(t *testing.T) {
 		t.Errorf("--request-timeout: a request that hangs ended after %s with %v, want an error after 10s", time.Since(began), err)
 	}
 	begin()
-	h.cancel()
+	h.BeginStop()
 	checkRetryAfter(t, h, admin)
 	close(release)
-	h.stop()
+	h.Stop()
 	if !spans.have("/api/v1/namespaces/{:namespace}/secrets") || !spans.have("annex-controlplane-") {
 		t.Error("--tracing-config-file: the collector has no spans of requests of this server")
 	}
@@ -120,7 +121,7 @@ func TestFlagsOfAGenericServerAct(t *testing.T) {
 // get asks the server, and returns the answer and its body.
 func get(t *testing.T, h *host, client *http.Client, path string, headers ...string) (*http.Response, string) {
 	t.Helper()
-	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, h.url+path, nil))
+	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+path, nil))
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
@@ -155,7 +156,7 @@ func checkGoaway(t *testing.T, h *host, client *http.Client) {
 		}
 	}})
 	for range 2000 {
-		request := must[*http.Request](t)(http.NewRequestWithContext(ctx, http.MethodGet, h.url+"/livez", nil))
+		request := must[*http.Request](t)(http.NewRequestWithContext(ctx, http.MethodGet, h.URL+"/livez", nil))
 		response := must[*http.Response](t)(client.Do(request))
 		_, _ = io.Copy(io.Discard, response.Body)
 		_ = response.Body.Close()
@@ -178,7 +179,7 @@ func checkWatchEnds(t *testing.T, h *host, client *http.Client) {
 // checkAuthorizer has jane, for whom there are no roles, do what the webhook allows.
 func checkAuthorizer(t *testing.T, h *host) {
 	t.Helper()
-	jane := core(t, h.as("jane")).CoreV1()
+	jane := core(t, h.As("jane")).CoreV1()
 	if _, err := jane.ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("--authorization-webhook-config-file: what it allows: %v", err)
 	}
@@ -190,12 +191,12 @@ func checkAuthorizer(t *testing.T, h *host) {
 // checkProxyHeader names a user in the header that the server was told of, and looks at which ones it tells extension servers of.
 func checkProxyHeader(t *testing.T, h *host) {
 	t.Helper()
-	proxy := must[*http.Client](t)(rest.HTTPClientFor(h.with(h.proxy)))
+	proxy := must[*http.Client](t)(rest.HTTPClientFor(h.With(h.Proxy)))
 	if response, body := get(t, h, proxy, "/api/v1/namespaces/default/configmaps", "X-Caller", "jane"); response.StatusCode != http.StatusOK {
 		t.Errorf("--requestheader-username-headers: jane, named by a proxy, is answered with %d: %s", response.StatusCode, body)
 	}
 	eventually(t, func() error {
-		trust, err := core(t, h.admin()).CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
+		trust, err := core(t, h.Admin()).CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
 		if err == nil && trust.Data["requestheader-username-headers"] != `["X-Caller","X-Remote-User"]` {
 			err = fmt.Errorf("extension servers are told of %s", trust.Data["requestheader-username-headers"])
 		}
@@ -253,7 +254,7 @@ type collector struct {
 
 func startCollector(t *testing.T) *collector {
 	t.Helper()
-	listener := listen(t)
+	listener := framework.Listen(t)
 	c := &collector{address: listener.Addr().String()}
 	server := grpc.NewServer(grpc.ForceServerCodec(wire{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		var message []byte

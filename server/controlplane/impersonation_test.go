@@ -32,7 +32,7 @@ func TestImpersonation(t *testing.T) {
 	t.Parallel()
 	audited := filepath.Join(t.TempDir(), "audit.log")
 	h := startHost(t, func(o *controlplane.Options) { auditInto(t, o, audited) })
-	admin := core(t, h.admin())
+	admin := core(t, h.Admin())
 	const authentication = "authentication.k8s.io"
 	grantTo(t, admin, "support",
 		named(allow("impersonate", "", "users"), "dave"),
@@ -67,7 +67,7 @@ func TestImpersonation(t *testing.T) {
 		"a user, by a stranger": {"stranger", rest.ImpersonationConfig{UserName: "dave"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := h.as(tc.who)
+			config := h.As(tc.who)
 			config.Impersonate = tc.as
 			got, err := core(t, config).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 			if tc.want == nil {

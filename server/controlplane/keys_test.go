@@ -46,11 +46,11 @@ func TestOthersCanVerifyTokens(t *testing.T) {
 	t.Parallel()
 	older := newKeyFile(t)
 	h, _ := startIssuer(t, func(o *controlplane.Options) { o.ServiceAccounts.KeyFiles = []string{publicHalf(t, older)} })
-	admin := core(t, h.admin())
+	admin := core(t, h.Admin())
 	newAccount(t, admin, "builder")
 	token := tokenOf(t, admin, "builder", authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}})
 
-	code, body := send(t, h.admin(), http.MethodGet, h.url+"/.well-known/openid-configuration", "", nil)
+	code, body := send(t, h.Admin(), http.MethodGet, h.URL+"/.well-known/openid-configuration", "", nil)
 	var configuration map[string]any
 	if err := json.Unmarshal([]byte(body), &configuration); err != nil || code != http.StatusOK {
 		t.Fatalf("got %d %s: %v", code, body, err)
@@ -68,7 +68,7 @@ func TestOthersCanVerifyTokens(t *testing.T) {
 		t.Errorf("configuration (-want,+got):\n%s", diff)
 	}
 
-	_, body = send(t, h.admin(), http.MethodGet, h.url+"/openid/v1/jwks", "", nil)
+	_, body = send(t, h.Admin(), http.MethodGet, h.URL+"/openid/v1/jwks", "", nil)
 	var keys jose.JSONWebKeySet
 	if err := json.Unmarshal([]byte(body), &keys); err != nil || len(keys.Keys) != 2 {
 		t.Fatalf("got the keys %s: %v", body, err)
@@ -95,13 +95,13 @@ func TestOthersCanVerifyTokens(t *testing.T) {
 		want   int
 	}{
 		"an account":        {h.bearer(tokenOf(t, admin, "builder", authenticationv1.TokenRequestSpec{})), http.MethodGet, 200},
-		"somebody":          {h.as("somebody"), http.MethodGet, 403},
-		"nobody":            {h.with(pki.Pair{}), http.MethodGet, 401},
-		"an administrator":  {h.admin(), http.MethodGet, 200},
-		"one who writes it": {h.admin(), http.MethodPost, 405},
+		"somebody":          {h.As("somebody"), http.MethodGet, 403},
+		"nobody":            {h.With(pki.Pair{}), http.MethodGet, 401},
+		"an administrator":  {h.Admin(), http.MethodGet, 200},
+		"one who writes it": {h.Admin(), http.MethodPost, 405},
 	} {
 		for _, path := range []string{"/openid/v1/jwks", "/.well-known/openid-configuration"} {
-			if code, _ := send(t, tc.as, tc.method, h.url+path, "", nil); code != tc.want {
+			if code, _ := send(t, tc.as, tc.method, h.URL+path, "", nil); code != tc.want {
 				t.Errorf("%s %s as %s: got %d, want %d", tc.method, path, who, code, tc.want)
 			}
 		}
@@ -128,7 +128,7 @@ func TestKeysAreReplacedWhileServing(t *testing.T) {
 	newer := newKeyFile(t)
 	replace(others, publicHalf(t, newer))
 	h, signing := startIssuer(t, func(o *controlplane.Options) { o.ServiceAccounts.KeyFiles = []string{others} })
-	admin := core(t, h.admin())
+	admin := core(t, h.Admin())
 	newAccount(t, admin, "builder")
 	before := tokenOf(t, admin, "builder", authenticationv1.TokenRequestSpec{})
 	signedBy := func(token string) string {

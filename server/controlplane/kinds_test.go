@@ -21,7 +21,7 @@ import (
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	client := core(t, h.admin())
+	client := core(t, h.Admin())
 	namespaces := client.CoreV1().Namespaces()
 
 	for _, name := range []string{"default", "kube-system", "kube-public", "annex-system"} {
@@ -58,7 +58,7 @@ func TestNamespaces(t *testing.T) {
 func TestConfigMapsAndSecrets(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	client := core(t, h.admin())
+	client := core(t, h.Admin())
 	secrets := client.CoreV1().Secrets("default")
 
 	secret, err := secrets.Create(t.Context(), &corev1.Secret{
@@ -126,9 +126,9 @@ func TestConfigMapsAndSecrets(t *testing.T) {
 func TestObjectsOutliveARestart(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	t.Logf("first start: ready after %s, etcd included", h.startup)
+	t.Logf("first start: ready after %s, etcd included", h.Startup)
 	uids := func() map[string]types.UID {
-		client := core(t, h.admin())
+		client := core(t, h.Admin())
 		return map[string]types.UID{
 			"namespace": uidOf(t, func(ctx context.Context) (metav1.Object, error) {
 				return client.CoreV1().Namespaces().Get(ctx, "kept", metav1.GetOptions{})
@@ -144,11 +144,11 @@ func TestObjectsOutliveARestart(t *testing.T) {
 			}),
 		}
 	}
-	createKept(t, core(t, h.admin()))
+	createKept(t, core(t, h.Admin()))
 	before := uids()
-	h.stop()
-	h.start()
-	t.Logf("second start: ready after %s, etcd included", h.startup)
+	h.Stop()
+	h.Start()
+	t.Logf("second start: ready after %s, etcd included", h.Startup)
 	if diff := cmp.Diff(before, uids()); diff != "" {
 		t.Errorf("objects after the restart (-want,+got):\n%s", diff)
 	}

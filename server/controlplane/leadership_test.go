@@ -35,7 +35,7 @@ type replica struct {
 func startReplicas(t *testing.T, owners ...string) []*replica {
 	t.Helper()
 	h := newHost(t, nil)
-	completed, err := etcd.NewOptions().Complete(filepath.Join(h.dir, "data"))
+	completed, err := etcd.NewOptions().Complete(filepath.Join(h.Dir, "data"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,10 +46,10 @@ func startReplicas(t *testing.T, owners ...string) []*replica {
 	t.Cleanup(backend.Stop)
 	var replicas []*replica
 	for _, owner := range owners {
-		h.adjust = func(o *controlplane.Options) { o.Leadership.StoreID = owner }
-		server := controlplane.New(h.options(), backend)
+		h.Adjust = func(o *controlplane.Options) { o.Leadership.StoreID = owner }
+		server := controlplane.New(h.Options(), backend)
 		ctx, cancel := context.WithCancel(context.Background())
-		r := &replica{client: core(t, h.admin()), owner: owner, cancel: cancel, ended: make(chan error, 1)}
+		r := &replica{client: core(t, h.Admin()), owner: owner, cancel: cancel, ended: make(chan error, 1)}
 		go func() { r.ended <- server.Run(ctx) }()
 		t.Cleanup(func() { r.stop(t) })
 		select {

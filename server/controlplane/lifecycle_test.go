@@ -24,16 +24,16 @@ import (
 func TestStopLeavesNothingBehind(t *testing.T) {
 	// What the process keeps for good, such as the metrics of the libraries, comes with the first server.
 	warm := startHost(t, nil)
-	warm.stop()
+	warm.Stop()
 	before := settled()
 	for range 2 {
 		h := startHost(t, nil)
-		watch, err := core(t, h.admin()).CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{})
+		watch, err := core(t, h.Admin()).CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		h.stop()
+		h.Stop()
 		t.Logf("stopped within %s with a watch open", time.Since(began))
 		watch.Stop()
 	}
@@ -51,11 +51,11 @@ func TestStopWhileStarting(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)
 	for delay := time.Duration(0); delay < 200*time.Millisecond; delay += 40 * time.Millisecond {
-		h.launch()
+		h.Launch()
 		<-time.After(delay)
-		h.stop()
+		h.Stop()
 	}
-	h.start()
+	h.Start()
 }
 
 // settled waits until the number of goroutines no longer falls.
@@ -76,14 +76,14 @@ func TestTwoInOneProcess(t *testing.T) {
 	t.Parallel()
 	one, other := startHost(t, nil), startHost(t, nil)
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "only-here"}}
-	if _, err := core(t, one.admin()).CoreV1().ConfigMaps("default").Create(t.Context(), configMap, metav1.CreateOptions{}); err != nil {
+	if _, err := core(t, one.Admin()).CoreV1().ConfigMaps("default").Create(t.Context(), configMap, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := core(t, other.admin()).CoreV1().ConfigMaps("default").Get(t.Context(), "only-here", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := core(t, other.Admin()).CoreV1().ConfigMaps("default").Get(t.Context(), "only-here", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v from the other control plane, want 404", err)
 	}
-	one.stop()
-	if _, err := core(t, other.admin()).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
+	one.Stop()
+	if _, err := core(t, other.Admin()).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("the other control plane after one has stopped: %v", err)
 	}
 }
@@ -91,7 +91,7 @@ func TestTwoInOneProcess(t *testing.T) {
 func TestFlowControlObjects(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	client := core(t, h.admin()).FlowcontrolV1()
+	client := core(t, h.Admin()).FlowcontrolV1()
 	eventually(t, func() error {
 		schemas, err := client.FlowSchemas().List(t.Context(), metav1.ListOptions{})
 		if err != nil {
@@ -120,7 +120,7 @@ func TestFlowControlObjects(t *testing.T) {
 func TestOpenAPIDescribesWhatIsServed(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	document, err := core(t, h.admin()).Discovery().OpenAPISchema()
+	document, err := core(t, h.Admin()).Discovery().OpenAPISchema()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestOpenAPIDescribesWhatIsServed(t *testing.T) {
 		}
 	}
 	eventually(t, func() error {
-		paths, err := core(t, h.admin()).Discovery().OpenAPIV3().Paths()
+		paths, err := core(t, h.Admin()).Discovery().OpenAPIV3().Paths()
 		if err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func TestOpenAPIDescribesWhatIsServed(t *testing.T) {
 		}
 		return nil
 	})
-	v1, err := core(t, h.admin()).Discovery().RESTClient().Get().AbsPath("/openapi/v3/api/v1").DoRaw(t.Context())
+	v1, err := core(t, h.Admin()).Discovery().RESTClient().Get().AbsPath("/openapi/v3/api/v1").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

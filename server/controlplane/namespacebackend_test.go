@@ -94,11 +94,11 @@ func startNotes(t *testing.T, namespaces ...string) (*emptying, *notes) {
 	server := startRemote(t, e.host)
 	server.Config.Handler = n
 	resolver.server.Store(server)
-	ca, err := os.ReadFile(e.ca["serving"].CertFile())
+	ca, err := os.ReadFile(e.Serving.CertFile())
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = services(t, e.admin()).ApiregistrationV1().APIServices().Create(t.Context(), &apiregistrationv1.APIService{
+	_, err = services(t, e.Admin()).ApiregistrationV1().APIServices().Create(t.Context(), &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: notesService},
 		Spec: apiregistrationv1.APIServiceSpec{
 			Group: "notes.example.com", Version: "v1", GroupPriorityMinimum: 100, VersionPriority: 10, CABundle: ca,
@@ -116,7 +116,7 @@ func startNotes(t *testing.T, namespaces ...string) (*emptying, *notes) {
 func (e *emptying) waitServed(t *testing.T, want bool) {
 	t.Helper()
 	eventually(t, func() error {
-		status, body := send(t, e.admin(), http.MethodGet, e.url+"/apis/notes.example.com/v1", "", nil)
+		status, body := send(t, e.Admin(), http.MethodGet, e.URL+"/apis/notes.example.com/v1", "", nil)
 		if (status == http.StatusOK) != want {
 			return fmt.Errorf("the server behind the APIService: %d %s", status, body)
 		}
@@ -157,7 +157,7 @@ func TestAServerThatIsAwayHoldsANamespace(t *testing.T) {
 	}
 	wantSteady(t, e, ns)
 
-	if err := services(t, e.admin()).ApiregistrationV1().APIServices().Delete(t.Context(), notesService, metav1.DeleteOptions{}); err != nil {
+	if err := services(t, e.Admin()).ApiregistrationV1().APIServices().Delete(t.Context(), notesService, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	e.waitGone(t, removed)

@@ -31,7 +31,7 @@ type emptying struct {
 
 func (h *host) emptying() *emptying {
 	h.t.Helper()
-	admin := h.admin()
+	admin := h.Admin()
 	return &emptying{h, core(h.t, admin).CoreV1().Namespaces(), anything(h.t, admin)}
 }
 
@@ -139,7 +139,7 @@ func (e *emptying) define(t *testing.T, kinds ...string) map[string]schema.Group
 	for _, kind := range kinds {
 		plural := strings.ToLower(kind) + "s"
 		out[kind] = schema.GroupVersionResource{Group: "emptied.example.com", Version: "v1", Resource: plural}
-		_, err := definitions(t, e.admin()).ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
+		_, err := definitions(t, e.Admin()).ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
 			ObjectMeta: metav1.ObjectMeta{Name: plural + ".emptied.example.com"},
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 				Group: "emptied.example.com", Scope: apiextensionsv1.NamespaceScoped,
@@ -252,8 +252,8 @@ func TestANamespaceIsEmptiedAfterARestart(t *testing.T) {
 	}
 	e.put(t, leaseResource, "Lease", ns.Name, "held", "example.com/hold")
 	e.remove(t, ns.Name)
-	h.stop()
-	h.start()
+	h.Stop()
+	h.Start()
 	e = h.emptying()
 	e.waitCondition(t, ns.Name, corev1.NamespaceContentRemaining, "leases.coordination.k8s.io (1)")
 	if _, err := e.objects.Resource(leaseResource).Namespace(ns.Name).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {

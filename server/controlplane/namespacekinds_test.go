@@ -18,8 +18,8 @@ import (
 // emptier runs the controller that empties the namespaces of a host that has none, behind a gate.
 func emptier(t *testing.T, h *host) *gate {
 	t.Helper()
-	config, g := throughGate(h.admin())
-	shared := informers.NewSharedInformerFactory(core(t, h.admin()), 0)
+	config, g := throughGate(h.Admin())
+	shared := informers.NewSharedInformerFactory(core(t, h.Admin()), 0)
 	controller, err := namespace.New(config, shared.Core().V1().Namespaces(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func emptier(t *testing.T, h *host) *gate {
 func startEmptying(t *testing.T) (*emptying, *gate) {
 	t.Helper()
 	e := startHost(t, func(o *controlplane.Options) { o.DisabledControllers = []string{"namespace-deletion"} }).emptying()
-	createDefinition(t, e.admin(), "gears", "v1", "v2")
+	createDefinition(t, e.Admin(), "gears", "v1", "v2")
 	return e, emptier(t, e.host)
 }
 
@@ -55,7 +55,7 @@ func TestObjectsGoWithTheirNamespaceAlthoughTheirVersionIsNotServedAnyMore(t *te
 	list, release := g.hold(http.MethodGet, "/apis/example.com/v2/namespaces/doomed/gears")
 	e.remove(t, ns.Name)
 	waitReached(t, list)
-	serve(t, e.admin(), "gears", "v2", false)
+	serve(t, e.Admin(), "gears", "v2", false)
 	release()
 	e.waitGone(t, ns)
 	if left := e.count(t, gears[0], ns.Name); left > 0 {
@@ -69,11 +69,11 @@ func TestANamespaceStaysWhileAKindIsDefinedButNotServed(t *testing.T) {
 	e, _ := startEmptying(t)
 	ns := e.fresh(t, "doomed")
 	e.put(t, gears[1], "Gear", ns.Name, "a")
-	serve(t, e.admin(), "gears", "v1", false)
-	serve(t, e.admin(), "gears", "v2", false)
+	serve(t, e.Admin(), "gears", "v1", false)
+	serve(t, e.Admin(), "gears", "v2", false)
 	e.remove(t, ns.Name)
 	e.waitCondition(t, ns.Name, corev1.NamespaceDeletionDiscoveryFailure, "gears.example.com are defined but not served")
-	serve(t, e.admin(), "gears", "v1", true)
+	serve(t, e.Admin(), "gears", "v1", true)
 	e.waitGone(t, ns)
 	if left := e.count(t, gears[0], ns.Name); left > 0 {
 		t.Errorf("%d objects outlived their namespace", left)

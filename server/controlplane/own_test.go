@@ -92,7 +92,7 @@ func validateGadget(g *Gadget) field.ErrorList {
 // useGadgets has a control plane serve the kind as any other.
 func useGadgets(t *testing.T, h *host) {
 	t.Helper()
-	objects := anything(t, h.admin()).Resource(gadgets).Namespace("default")
+	objects := anything(t, h.Admin()).Resource(gadgets).Namespace("default")
 	made := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "own.example.com/v1", "kind": "Gadget", "metadata": map[string]any{"name": "a"}, "size": int64(1),
 	}}
@@ -103,7 +103,7 @@ func useGadgets(t *testing.T, h *host) {
 	if _, err := objects.Apply(t.Context(), "a", made, metav1.ApplyOptions{FieldManager: "test"}); !apierrors.IsInvalid(err) {
 		t.Errorf("an object that the kind does not accept: got %v, want 422", err)
 	}
-	raw, err := h.backend.Client.KV.Get(t.Context(), "/registry/own.example.com/gadgets/default/a")
+	raw, err := h.Backend.Client.KV.Get(t.Context(), "/registry/own.example.com/gadgets/default/a")
 	if err != nil || len(raw.Kvs) != 1 || !strings.HasPrefix(string(raw.Kvs[0].Value), `{"kind":"Gadget"`) {
 		t.Errorf("the object is stored as %v, %v", raw, err)
 	}
@@ -113,7 +113,7 @@ func useGadgets(t *testing.T, h *host) {
 		t.Fatal(err)
 	}
 	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "own.example.com/v1", Kind: "Gadget", Name: "a", UID: stored.GetUID()}}
-	maps := core(t, h.admin()).CoreV1().ConfigMaps("default")
+	maps := core(t, h.Admin()).CoreV1().ConfigMaps("default")
 	if owned, err = maps.Create(t.Context(), owned, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestKindsOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, func(o *controlplane.Options) { o.AdditionalGroups = []native.Group{ownGroup()} })
 	useGadgets(t, h)
-	if _, err := services(t, h.admin()).ApiregistrationV1().APIServices().Get(t.Context(), "v1.own.example.com", metav1.GetOptions{}); err != nil {
+	if _, err := services(t, h.Admin()).ApiregistrationV1().APIServices().Get(t.Context(), "v1.own.example.com", metav1.GetOptions{}); err != nil {
 		t.Errorf("the group has no APIService: %v", err)
 	}
 }
@@ -157,7 +157,7 @@ func TestWithoutCustomResourcesAndAggregator(t *testing.T) {
 				tc.adjust(o)
 			})
 			useGadgets(t, h)
-			client := core(t, h.admin())
+			client := core(t, h.Admin())
 			documents := openAPI(t, client)
 			if !strings.Contains(documents, `"com.example.own.v1.Gadget"`) {
 				t.Error("the own kind is not in OpenAPI")
@@ -181,7 +181,7 @@ func TestWithoutCustomResourcesAndAggregator(t *testing.T) {
 
 func TestGroupsOfOnesOwnHaveNamesOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	o := newHost(t, nil).rawOptions()
+	o := newHost(t, nil).RawOptions()
 	taken := ownGroup()
 	taken.Version.Group = "coordination.k8s.io"
 	o.AdditionalGroups = []native.Group{taken}

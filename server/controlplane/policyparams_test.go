@@ -30,7 +30,7 @@ func TestParametersOfPoliciesMayBeCustomResources(t *testing.T) {
 			return authorizer.DecisionNoOpinion, "", nil
 		}))
 	})
-	policies := core(t, h.as(pete)).AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	policies := core(t, h.As(pete)).AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	create := func() error {
 		_, err := policies.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: "widgets"},
@@ -50,6 +50,6 @@ func TestParametersOfPoliciesMayBeCustomResources(t *testing.T) {
 	if err := create(); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.paramKind: Forbidden") {
 		t.Errorf("while nobody serves the kind: got %v, want 422 for spec.paramKind", err)
 	}
-	createWidgetDefinition(t, h.admin())
+	createWidgetDefinition(t, h.Admin())
 	eventually(t, create)
 }

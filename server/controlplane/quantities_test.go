@@ -117,8 +117,8 @@ func (a *admitted) quantified(t *testing.T, plural string, rules ...string) (cre
 			Name: resource.Version, Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &root},
 		}},
 	}}
-	must[*apiextensionsv1.CustomResourceDefinition](t)(definitions(t, a.admin()).ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), definition, metav1.CreateOptions{}))
-	client := anything(t, a.admin()).Resource(resource).Namespace(a.namespace)
+	must[*apiextensionsv1.CustomResourceDefinition](t)(definitions(t, a.Admin()).ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), definition, metav1.CreateOptions{}))
+	client := anything(t, a.Admin()).Resource(resource).Namespace(a.namespace)
 	return func(text string) error {
 		object := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": resource.GroupVersion().String(), "kind": kind, "metadata": map[string]any{"name": "quantity"}, "x": text,

@@ -43,7 +43,7 @@ type limiting struct {
 func (h *host) limiting(t *testing.T, namespace string) *limiting {
 	t.Helper()
 	h.emptying().fresh(t, namespace)
-	return &limiting{namespace, core(t, h.admin()), anything(t, h.admin())}
+	return &limiting{namespace, core(t, h.Admin()), anything(t, h.Admin())}
 }
 
 // object is a new one of a kind. Native ones need no content.
@@ -151,7 +151,7 @@ func exceeded(err error) error {
 func TestQuotasHoldAgainstManyCreators(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	createWidgetDefinition(t, h.admin())
+	createWidgetDefinition(t, h.Admin())
 	l := h.limiting(t, "crowded")
 	// Each has a kind of which it allows no more, by which it is seen that it is known to admission.
 	one := map[string]int64{"secrets": 10, "count/widgets.example.com": 12, "count/leases.coordination.k8s.io": 0}
@@ -360,10 +360,10 @@ func TestQuotasKeepWhatIsOnItsWay(t *testing.T) {
 	held := heldStore{name: "held", released: make(chan struct{})}
 	var h *host
 	h = newHost(t, func(*controlplane.Options) {
-		held.Interface = h.backend.Client.Kubernetes
-		h.backend.Client.Kubernetes = held
+		held.Interface = h.Backend.Client.Kubernetes
+		h.Backend.Client.Kubernetes = held
 	})
-	h.start()
+	h.Start()
 	l := h.limiting(t, "slow")
 	// There is a kind of which it allows no more, by which it is seen that it is known to admission.
 	hard := map[string]int64{"secrets": 9, "count/leases.coordination.k8s.io": 0}
@@ -426,7 +426,7 @@ func TestQuotaForAKindThatIsNotThereYet(t *testing.T) {
 	l.limit(t, "quota", hard)
 	l.waitUsed(t, "quota", hard, map[string]int64{})
 	for range 2 {
-		createWidgetDefinition(t, h.admin())
+		createWidgetDefinition(t, h.Admin())
 		eventually(t, func() error {
 			err := l.create(t.Context(), widgets, "Widget")
 			if exceeded(err) == nil {
@@ -441,7 +441,7 @@ func TestQuotaForAKindThatIsNotThereYet(t *testing.T) {
 			t.Errorf("there are %d widgets, want 2", got)
 		}
 		l.waitUsed(t, "quota", hard, map[string]int64{"count/widgets.example.com": 2})
-		definitions := definitions(t, h.admin()).ApiextensionsV1().CustomResourceDefinitions()
+		definitions := definitions(t, h.Admin()).ApiextensionsV1().CustomResourceDefinitions()
 		if err := definitions.Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}

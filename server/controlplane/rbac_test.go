@@ -88,7 +88,7 @@ func may(t *testing.T, admin kubernetes.Interface, who, verb, group, resource st
 func TestNobodyGivesWhatHeDoesNotHave(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	admin := core(t, h.admin())
+	admin := core(t, h.Admin())
 	const group = rbacv1.GroupName
 	rights := []rbacv1.PolicyRule{allow("get list", "", "secrets"), {Verbs: []string{"get"}, NonResourceURLs: []string{"/logs/*"}}}
 	writeRoles := allow("create update patch get", group, "roles", "rolebindings", "clusterroles", "clusterrolebindings")
@@ -184,7 +184,7 @@ func TestNobodyGivesWhatHeDoesNotHave(t *testing.T) {
 		},
 	}
 	for who, refused := range want {
-		client := core(t, h.as(who))
+		client := core(t, h.As(who))
 		for what, do := range create {
 			t.Run(who+" writes "+what, func(t *testing.T) {
 				t.Parallel()
@@ -195,7 +195,7 @@ func TestNobodyGivesWhatHeDoesNotHave(t *testing.T) {
 			})
 		}
 	}
-	_, err := core(t, h.as("writer", "team")).RbacV1().ClusterRoles().Create(t.Context(), clusterRole("new", rights...), metav1.CreateOptions{})
+	_, err := core(t, h.As("writer", "team")).RbacV1().ClusterRoles().Create(t.Context(), clusterRole("new", rights...), metav1.CreateOptions{})
 	wantMessage := `clusterroles.rbac.authorization.k8s.io "new" is forbidden: user "writer" (groups=["team" "system:authenticated"]) is attempting to grant RBAC permissions not currently held:
 {APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}
 {NonResourceURLs:["/logs/*"], Verbs:["get"]}`
@@ -211,9 +211,9 @@ func TestNobodyGivesWhatHeDoesNotHave(t *testing.T) {
 func TestRightsCountAtOnce(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	admin := core(t, h.admin())
+	admin := core(t, h.Admin())
 	grantTo(t, admin, "holder", allow("*", rbacv1.GroupName, "*"), allow("*", "", "*"))
-	holder := core(t, h.as("holder"))
+	holder := core(t, h.As("holder"))
 	for i := range 20 {
 		name := fmt.Sprintf("role-%d", i)
 		if _, err := holder.RbacV1().Roles("default").Create(t.Context(), role(name, allow("get", "", "secrets")), metav1.CreateOptions{}); err != nil {
@@ -228,7 +228,7 @@ func TestRightsCountAtOnce(t *testing.T) {
 func TestBootstrapRolesAreBroughtBackAtStart(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	ctx, rbac := t.Context(), core(t, h.admin()).RbacV1()
+	ctx, rbac := t.Context(), core(t, h.Admin()).RbacV1()
 	patches := map[string]string{
 		// What is missing comes back, and what was added stays.
 		"system:basic-user":         `{"rules":[{"verbs":["get"],"apiGroups":["example.com"],"resources":["extras"]}],"metadata":{"labels":{"mine":"yes","kubernetes.io/bootstrapping":null}}}`,
@@ -262,9 +262,9 @@ func TestBootstrapRolesAreBroughtBackAtStart(t *testing.T) {
 	if err := rbac.Roles("kube-system").Delete(ctx, "extension-apiserver-authentication-reader", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	h.stop()
-	h.start()
-	rbac = core(t, h.admin()).RbacV1()
+	h.Stop()
+	h.Start()
+	rbac = core(t, h.Admin()).RbacV1()
 	basic, err := rbac.ClusterRoles().Get(ctx, "system:basic-user", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -314,7 +314,7 @@ func TestBootstrapRolesAreBroughtBackAtStart(t *testing.T) {
 func TestRolesAreAggregated(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	ctx, admin := t.Context(), core(t, h.admin())
+	ctx, admin := t.Context(), core(t, h.Admin())
 	roles := admin.RbacV1().ClusterRoles()
 	// Roles of the start have their rules from the start: nobody has to lead for that.
 	if got, err := roles.Get(ctx, "admin", metav1.GetOptions{}); err != nil || len(got.Rules) < 10 {
@@ -382,14 +382,14 @@ func TestRolesAreAggregated(t *testing.T) {
 func TestWithoutRolesOnlyAuthorizersInCodeDecide(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, func(o *controlplane.Options) { o.DisabledResources = []schema.GroupResource{{Group: rbacv1.GroupName}} })
-	if _, err := core(t, h.as("somebody")).Discovery().ServerVersion(); !apierrors.IsForbidden(err) {
+	if _, err := core(t, h.As("somebody")).Discovery().ServerVersion(); !apierrors.IsForbidden(err) {
 		t.Errorf("somebody: got %v, want 403", err)
 	}
-	admin := core(t, h.admin())
+	admin := core(t, h.Admin())
 	if _, err := admin.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("an administrator: %v", err)
 	}
-	if status, _ := send(t, h.with(pki.Pair{}), "GET", h.url+"/readyz", "", nil); status != 200 {
+	if status, _ := send(t, h.With(pki.Pair{}), "GET", h.URL+"/readyz", "", nil); status != 200 {
 		t.Errorf("a probe gets %d", status)
 	}
 	// Controllers act as the server itself then.

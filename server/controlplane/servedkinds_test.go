@@ -31,7 +31,7 @@ var gears = []schema.GroupVersionResource{
 // collect runs the garbage collector of a host that has none, behind a gate.
 func collect(t *testing.T, h *host) *gate {
 	t.Helper()
-	config, g := throughGate(h.admin())
+	config, g := throughGate(h.Admin())
 	controller, err := garbagecollector.New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -97,23 +97,22 @@ func startBehind(t *testing.T) (front, back *host, register, remove func()) {
 		withoutCollector(o)
 		o.ServiceResolver = at
 	})
-	pair, err := front.ca["serving"].Serving("gears", "gears.default.svc", "127.0.0.1")
+	pair, err := front.Serving.Serving("gears", "gears.default.svc", "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	back = &host{t: t, dir: t.TempDir(), ca: front.ca, proxy: front.proxy, adjust: func(o *controlplane.Options) {
+	back = &host{front.Beside(func(o *controlplane.Options) {
 		withoutCollector(o)
 		o.Serving.CertFile, o.Serving.KeyFile = pair.CertFile, pair.KeyFile
-	}}
-	t.Cleanup(back.stop)
-	back.start()
-	createDefinition(t, back.admin(), "gears", "v1")
-	at.url = back.url
-	ca, err := os.ReadFile(front.ca["serving"].CertFile())
+	}), t}
+	back.Start()
+	createDefinition(t, back.Admin(), "gears", "v1")
+	at.url = back.URL
+	ca, err := os.ReadFile(front.Serving.CertFile())
 	if err != nil {
 		t.Fatal(err)
 	}
-	apiServices := services(t, front.admin()).ApiregistrationV1().APIServices()
+	apiServices := services(t, front.Admin()).ApiregistrationV1().APIServices()
 	register = func() {
 		t.Helper()
 		_, err := apiServices.Create(t.Context(), &apiregistrationv1.APIService{
@@ -126,14 +125,14 @@ func startBehind(t *testing.T) (front, back *host, register, remove func()) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		waitServed(t, front.admin(), gears[0], true)
+		waitServed(t, front.Admin(), gears[0], true)
 	}
 	remove = func() {
 		t.Helper()
 		if err := apiServices.Delete(t.Context(), "v1.example.com", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		waitServed(t, front.admin(), gears[0], false)
+		waitServed(t, front.Admin(), gears[0], false)
 	}
 	return front, back, register, remove
 }
@@ -174,7 +173,7 @@ func TestOwnersWaitForDependentsWhoseAPIServiceIsAway(t *testing.T) {
 func TestOwnersDoNotWaitForDependentsWhoseDefinitionIsGone(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, withoutCollector)
-	createDefinition(t, h.admin(), "gears", "v1")
+	createDefinition(t, h.Admin(), "gears", "v1")
 	g := collect(t, h)
 	f := newFamily(t, h)
 	owners := []string{"orphaning", "waiting"}
@@ -182,7 +181,7 @@ func TestOwnersDoNotWaitForDependentsWhoseDefinitionIsGone(t *testing.T) {
 		f.object(gears[0], "Gear", "of-"+name, ownedBy(f.born(configMapsV1, name), true))
 	}
 	f.waitCollected(gears[0], "Gear", "last")
-	serve(t, h.admin(), "gears", "v1", false)
+	serve(t, h.Admin(), "gears", "v1", false)
 	g.waitDiscovered(t, h)
 	f.delete(configMapsV1, "orphaning", metav1.DeletePropagationOrphan)
 	f.delete(configMapsV1, "waiting", metav1.DeletePropagationForeground)
@@ -190,7 +189,7 @@ func TestOwnersDoNotWaitForDependentsWhoseDefinitionIsGone(t *testing.T) {
 	for _, owner := range owners {
 		f.get(configMapsV1, owner)
 	}
-	if err := definitions(t, h.admin()).ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), "gears.example.com", metav1.DeleteOptions{}); err != nil {
+	if err := definitions(t, h.Admin()).ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), "gears.example.com", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	f.wantGone(configMapsV1, owners...)
@@ -200,7 +199,7 @@ func TestOwnersDoNotWaitForDependentsWhoseDefinitionIsGone(t *testing.T) {
 func TestAVersionThatIsNotServedAnyMoreIsNoObjectThatIsGone(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, withoutCollector)
-	createDefinition(t, h.admin(), "gears", "v1", "v2")
+	createDefinition(t, h.Admin(), "gears", "v1", "v2")
 	g := collect(t, h)
 	f := newFamily(t, h)
 	f.object(gears[1], "Gear", "orphan", ownedBy(f.born(configMapsV1, "owner"), true))
@@ -208,7 +207,7 @@ func TestAVersionThatIsNotServedAnyMoreIsNoObjectThatIsGone(t *testing.T) {
 	patch, release := g.hold(http.MethodPatch, "/apis/example.com/v2/namespaces/default/gears/orphan")
 	f.delete(configMapsV1, "owner", metav1.DeletePropagationOrphan)
 	waitReached(t, patch)
-	serve(t, h.admin(), "gears", "v2", false)
+	serve(t, h.Admin(), "gears", "v2", false)
 	release()
 	f.wantGone(configMapsV1, "owner")
 	f.waitCollected(gears[0], "Gear", "later")
@@ -219,7 +218,7 @@ func TestAVersionThatIsNotServedAnyMoreIsNoObjectThatIsGone(t *testing.T) {
 func TestObjectsOfADefinitionThatIsBeingDeletedAreLetGo(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, withoutCollector)
-	createDefinition(t, h.admin(), "gears", "v1")
+	createDefinition(t, h.Admin(), "gears", "v1")
 	f := newFamily(t, h)
 	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Gear"}}
 	obj.SetName("held")
@@ -227,11 +226,11 @@ func TestObjectsOfADefinitionThatIsBeingDeletedAreLetGo(t *testing.T) {
 	if _, err := f.in(gears[0]).Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	client := definitions(t, h.admin()).ApiextensionsV1().CustomResourceDefinitions()
+	client := definitions(t, h.Admin()).ApiextensionsV1().CustomResourceDefinitions()
 	if err := client.Delete(t.Context(), "gears.example.com", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	discovery := core(t, h.admin()).Discovery()
+	discovery := core(t, h.Admin()).Discovery()
 	eventually(t, func() error {
 		list, err := discovery.ServerResourcesForGroupVersion("example.com/v1")
 		if err != nil || len(list.APIResources) != 1 {
@@ -262,7 +261,7 @@ func TestObjectsOfADefinitionThatIsBeingDeletedAreLetGo(t *testing.T) {
 func TestWhatHappensWhileAKindIsFollowedInAnotherVersion(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, withoutCollector)
-	createDefinition(t, h.admin(), "gears", "v1", "v2")
+	createDefinition(t, h.Admin(), "gears", "v1", "v2")
 	g := collect(t, h)
 	f := newFamily(t, h)
 	f.born(configMapsV1, "child", ownedBy(f.object(gears[1], "Gear", "owner"), false))
@@ -280,7 +279,7 @@ func TestWhatHappensWhileAKindIsFollowedInAnotherVersion(t *testing.T) {
 	})
 	list, release := g.hold(http.MethodGet, "/apis/example.com/v1/gears")
 	g.fail("/apis/example.com/v2/")
-	serve(t, h.admin(), "gears", "v2", false)
+	serve(t, h.Admin(), "gears", "v2", false)
 	waitReached(t, list)
 	if _, err := f.in(gears[0]).Patch(t.Context(), "blocking", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

@@ -30,8 +30,8 @@ var errStill = errors.New("nothing has changed yet")
 func TestNamespacesHaveAccountAndAuthorities(t *testing.T) {
 	t.Parallel()
 	h, _ := startIssuer(t, nil)
-	client := core(t, h.admin())
-	authorities := string(must[[]byte](t)(os.ReadFile(h.ca["serving"].CertFile())))
+	client := core(t, h.Admin())
+	authorities := string(must[[]byte](t)(os.ReadFile(h.Serving.CertFile())))
 	must[*corev1.Namespace](t)(client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, metav1.CreateOptions{}))
 	complete := func(namespace string) error {
 		if _, err := client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
@@ -69,7 +69,7 @@ func TestNamespacesHaveAccountAndAuthorities(t *testing.T) {
 func TestTokenSecrets(t *testing.T) {
 	t.Parallel()
 	h, _ := startIssuer(t, nil)
-	admin := core(t, h.admin())
+	admin := core(t, h.Admin())
 	secrets, accounts := admin.CoreV1().Secrets("default"), admin.CoreV1().ServiceAccounts("default")
 	makeSecret := func(name, account string) {
 		t.Helper()
@@ -101,7 +101,7 @@ func TestTokenSecrets(t *testing.T) {
 	account := newAccount(t, admin, "builder")
 	makeSecret("kept", "builder")
 	secret := filled("kept")
-	authorities := string(must[[]byte](t)(os.ReadFile(h.ca["serving"].CertFile())))
+	authorities := string(must[[]byte](t)(os.ReadFile(h.Serving.CertFile())))
 	if string(secret.Data["namespace"]) != "default" || string(secret.Data["ca.crt"]) != authorities || secret.Annotations["kubernetes.io/service-account.uid"] != string(account.UID) {
 		t.Errorf("the secret holds %v with %v", secret.Data, secret.Annotations)
 	}
@@ -169,27 +169,27 @@ func TestAccountsWithoutOtherKinds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h, _ := startIssuer(t, func(o *controlplane.Options) { o.DisabledResources = tc.without })
-			path := h.url + "/api/v1/namespaces/default/serviceaccounts/default/token"
+			path := h.URL + "/api/v1/namespaces/default/serviceaccounts/default/token"
 			if tc.tokens == http.StatusCreated {
 				eventually(t, func() error {
-					_, err := core(t, h.admin()).CoreV1().ServiceAccounts("default").Get(t.Context(), "default", metav1.GetOptions{})
+					_, err := core(t, h.Admin()).CoreV1().ServiceAccounts("default").Get(t.Context(), "default", metav1.GetOptions{})
 					return err
 				})
 			}
 			if tc.tokenR == http.StatusCreated {
-				must[*corev1.Secret](t)(core(t, h.admin()).CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}))
+				must[*corev1.Secret](t)(core(t, h.Admin()).CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}))
 			}
-			if code, body := send(t, h.admin(), http.MethodPost, path, `{}`, nil); code != tc.tokens {
+			if code, body := send(t, h.Admin(), http.MethodPost, path, `{}`, nil); code != tc.tokens {
 				t.Errorf("a token: got %d %s, want %d", code, body, tc.tokens)
 			}
 			bound := `{"spec":{"boundObjectRef":{"apiVersion":"v1","kind":"Secret","name":"a"}}}`
-			if code, body := send(t, h.admin(), http.MethodPost, path, bound, nil); code != tc.tokenR {
+			if code, body := send(t, h.Admin(), http.MethodPost, path, bound, nil); code != tc.tokenR {
 				t.Errorf("a token that is bound to a secret: got %d %s, want %d", code, body, tc.tokenR)
 			}
-			if code, _ := send(t, h.admin(), http.MethodGet, h.url+"/openid/v1/jwks", "", nil); code != tc.keys {
+			if code, _ := send(t, h.Admin(), http.MethodGet, h.URL+"/openid/v1/jwks", "", nil); code != tc.keys {
 				t.Errorf("the keys: got %d, want %d", code, tc.keys)
 			}
-			_, documents := send(t, h.admin(), http.MethodGet, h.url+"/openapi/v2", "", nil)
+			_, documents := send(t, h.Admin(), http.MethodGet, h.URL+"/openapi/v2", "", nil)
 			if got, want := strings.Contains(documents, "io.k8s.api.authentication.v1.TokenRequest"), tc.tokens == http.StatusCreated; got != want && name != "accounts" {
 				t.Errorf("TokenRequest in OpenAPI: got %t, want %t", got, want)
 			}

@@ -32,7 +32,7 @@ import (
 // stored returns what is in the embedded etcd below a path.
 func (h *host) stored(t *testing.T, path string) map[string]string {
 	t.Helper()
-	socket := "unix://" + filepath.Join(h.dir, "data", "etcd", "client.sock")
+	socket := "unix://" + filepath.Join(h.Dir, "data", "etcd", "client.sock")
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{socket}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func inForm(all map[string]string, is func(content string) bool) (int, error) {
 
 func migrate(t *testing.T, h *host, name, group, resource string) {
 	t.Helper()
-	_, err := core(t, h.admin()).StoragemigrationV1().StorageVersionMigrations().Create(t.Context(), &storagemigrationv1.StorageVersionMigration{
+	_, err := core(t, h.Admin()).StoragemigrationV1().StorageVersionMigrations().Create(t.Context(), &storagemigrationv1.StorageVersionMigration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       storagemigrationv1.StorageVersionMigrationSpec{Resource: metav1.GroupResource{Group: group, Resource: resource}},
 	}, metav1.CreateOptions{})
@@ -78,7 +78,7 @@ func migrate(t *testing.T, h *host, name, group, resource string) {
 func waitMigration(t *testing.T, h *host, name string, end storagemigrationv1.MigrationConditionType) string {
 	t.Helper()
 	var message string
-	client := core(t, h.admin()).StoragemigrationV1().StorageVersionMigrations()
+	client := core(t, h.Admin()).StoragemigrationV1().StorageVersionMigrations()
 	eventually(t, func() error {
 		m, err := client.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
@@ -106,8 +106,8 @@ func TestStorageVersionMigration(t *testing.T) {
 	t.Parallel()
 	const number = 40
 	h := startHost(t, nil)
-	createWidgetDefinition(t, h.admin())
-	objects := anything(t, h.admin()).Resource(widgets).Namespace("default")
+	createWidgetDefinition(t, h.Admin())
+	objects := anything(t, h.Admin()).Resource(widgets).Namespace("default")
 	for i := range number {
 		widget := object(widgets, "Widget")
 		widget.SetGenerateName("")
@@ -117,7 +117,7 @@ func TestStorageVersionMigration(t *testing.T) {
 			return err
 		})
 	}
-	crds := definitions(t, h.admin()).ApiextensionsV1().CustomResourceDefinitions()
+	crds := definitions(t, h.Admin()).ApiextensionsV1().CustomResourceDefinitions()
 	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		definition, err := crds.Get(t.Context(), "widgets.example.com", metav1.GetOptions{})
 		if err != nil {
@@ -188,7 +188,7 @@ func TestMigrationIntoEncryption(t *testing.T) {
 	const number = 200
 	h := startHost(t, nil)
 	h.emptying().fresh(t, "plain")
-	secrets := core(t, h.admin()).CoreV1().Secrets("plain")
+	secrets := core(t, h.Admin()).CoreV1().Secrets("plain")
 	var creating sync.WaitGroup
 	for writer := range 10 {
 		creating.Go(func() {
@@ -201,14 +201,14 @@ func TestMigrationIntoEncryption(t *testing.T) {
 		})
 	}
 	creating.Wait()
-	h.stop()
+	h.Stop()
 	path := filepath.Join(t.TempDir(), "encryption.yaml")
 	if err := os.WriteFile(path, []byte(`{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": [{"resources": ["secrets"], "providers": [
 		{"secretbox": {"keys": [{"name": "one", "secret": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}]}}, {"identity": {}}]}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.store = func(o *etcd.Options) { o.EncryptionConfig = path }
-	h.start()
+	h.AdjustEtcd = func(o *etcd.Options) { o.EncryptionConfig = path }
+	h.Start()
 	encrypted := func() (int, error) {
 		return inForm(h.stored(t, "/registry/core/secrets/plain/"), func(content string) bool {
 			return strings.HasPrefix(content, "k8s:enc:secretbox:v1:one:")
@@ -224,8 +224,8 @@ func TestMigrationIntoEncryption(t *testing.T) {
 		}
 		return nil
 	})
-	h.stop()
-	h.start()
+	h.Stop()
+	h.Start()
 	waitMigration(t, h, "encrypt", storagemigrationv1.MigrationSucceeded)
 	if got, err := encrypted(); err != nil || got != number {
 		t.Errorf("after the migration: %d are encrypted, %v", got, err)

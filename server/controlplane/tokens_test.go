@@ -34,13 +34,13 @@ func startIssuer(t *testing.T, adjust func(*controlplane.Options)) (h *host, key
 	t.Helper()
 	h = newHost(t, nil)
 	keyFile = newKeyFile(t)
-	h.adjust = func(o *controlplane.Options) {
-		o.ServiceAccounts = controlplane.ServiceAccounts{Issuers: []string{issuer}, SigningKeyFile: keyFile, RootCAFile: h.ca["serving"].CertFile()}
+	h.Adjust = func(o *controlplane.Options) {
+		o.ServiceAccounts = controlplane.ServiceAccounts{Issuers: []string{issuer}, SigningKeyFile: keyFile, RootCAFile: h.Serving.CertFile()}
 		if adjust != nil {
 			adjust(o)
 		}
 	}
-	h.start()
+	h.Start()
 	return h, keyFile
 }
 
@@ -52,7 +52,7 @@ func newKeyFile(t *testing.T) string {
 
 // bearer returns the configuration of a client that has nothing but a token.
 func (h *host) bearer(token string) *rest.Config {
-	config := h.with(pki.Pair{})
+	config := h.With(pki.Pair{})
 	config.BearerToken = token
 	return config
 }
@@ -60,7 +60,7 @@ func (h *host) bearer(token string) *rest.Config {
 // status is what a request with the token is answered.
 func (h *host) status(token string) int {
 	h.t.Helper()
-	code, _ := send(h.t, h.bearer(token), http.MethodGet, h.url+"/api/v1", "", nil)
+	code, _ := send(h.t, h.bearer(token), http.MethodGet, h.URL+"/api/v1", "", nil)
 	return code
 }
 
@@ -90,7 +90,7 @@ func tokenOf(t *testing.T, client kubernetes.Interface, name string, spec authen
 func TestTokenSaysWhoseItIs(t *testing.T) {
 	t.Parallel()
 	h, _ := startIssuer(t, nil)
-	admin := core(t, h.admin())
+	admin := core(t, h.Admin())
 	account := newAccount(t, admin, "builder")
 	secret := must[*corev1.Secret](t)(admin.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bound"}}, metav1.CreateOptions{}))
 	answer := must[*authenticationv1.TokenRequest](t)(requestToken(t.Context(), admin, "builder", authenticationv1.TokenRequestSpec{
@@ -149,7 +149,7 @@ func unverified(t *testing.T, token string) map[string]any {
 func TestTokenRequests(t *testing.T) {
 	t.Parallel()
 	h, _ := startIssuer(t, func(o *controlplane.Options) { o.ServiceAccounts.MaxTokenExpiration = 2 * time.Hour })
-	admin := core(t, h.admin())
+	admin := core(t, h.Admin())
 	account := newAccount(t, admin, "builder")
 	secret := must[*corev1.Secret](t)(admin.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bound"}}, metav1.CreateOptions{}))
 	seconds := func(n int64) string { return fmt.Sprintf(`{"spec":{"expirationSeconds":%d}}`, n) }
@@ -189,11 +189,11 @@ func TestTokenRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			path := h.url + "/api/v1/namespaces/default/serviceaccounts/" + "builder"
+			path := h.URL + "/api/v1/namespaces/default/serviceaccounts/" + "builder"
 			if tc.account != "" {
-				path = h.url + "/api/v1/namespaces/default/serviceaccounts/" + tc.account
+				path = h.URL + "/api/v1/namespaces/default/serviceaccounts/" + tc.account
 			}
-			code, body := send(t, h.admin(), http.MethodPost, path+"/token"+tc.query, tc.body, nil)
+			code, body := send(t, h.Admin(), http.MethodPost, path+"/token"+tc.query, tc.body, nil)
 			if code != tc.want || !strings.Contains(body, tc.says) {
 				t.Errorf("got %d %s\nwant %d with %s", code, body, tc.want, tc.says)
 			}
@@ -251,7 +251,7 @@ func (f forger) sign(algorithm jose.SignatureAlgorithm, key any, keyID string, c
 func TestBadTokensAreRefused(t *testing.T) {
 	t.Parallel()
 	h, keyFile := startIssuer(t, nil)
-	admin := core(t, h.admin())
+	admin := core(t, h.Admin())
 	account := newAccount(t, admin, "builder")
 	newAccount(t, admin, "other")
 	good := tokenOf(t, admin, "builder", authenticationv1.TokenRequestSpec{})
@@ -316,7 +316,7 @@ func TestBadTokensAreRefused(t *testing.T) {
 func TestTokensDieWithWhatTheyAreBoundTo(t *testing.T) {
 	t.Parallel()
 	h, _ := startIssuer(t, nil)
-	admin := core(t, h.admin())
+	admin := core(t, h.Admin())
 	accounts, secrets := admin.CoreV1().ServiceAccounts("default"), admin.CoreV1().Secrets("default")
 	newAccount(t, admin, "builder")
 	makeSecret := func() {
@@ -348,7 +348,7 @@ func TestTokensDieWithWhatTheyAreBoundTo(t *testing.T) {
 func TestTokenReviews(t *testing.T) {
 	t.Parallel()
 	h, _ := startIssuer(t, nil)
-	admin := core(t, h.admin())
+	admin := core(t, h.Admin())
 	newAccount(t, admin, "builder")
 	own := tokenOf(t, admin, "builder", authenticationv1.TokenRequestSpec{})
 	vault := tokenOf(t, admin, "builder", authenticationv1.TokenRequestSpec{Audiences: []string{"vault", "other"}})
@@ -389,12 +389,12 @@ func TestTokenReviews(t *testing.T) {
 func TestTokensNeedAnIssuer(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	admin := core(t, h.admin())
+	admin := core(t, h.Admin())
 	newAccount(t, admin, "builder")
 	if _, err := requestToken(t.Context(), admin, "builder", authenticationv1.TokenRequestSpec{}); !apierrors.IsNotFound(err) {
 		t.Errorf("asking for a token where none are issued: got %v, want 404", err)
 	}
-	code, _ := send(t, h.admin(), http.MethodGet, h.url+"/openid/v1/jwks", "", nil)
+	code, _ := send(t, h.Admin(), http.MethodGet, h.URL+"/openid/v1/jwks", "", nil)
 	if code != http.StatusNotFound {
 		t.Errorf("keys where none are used: got %d, want 404", code)
 	}

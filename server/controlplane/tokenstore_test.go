@@ -65,17 +65,17 @@ func TestTokensOutliveTheStore(t *testing.T) {
 	store := &accountStore{}
 	var h *host
 	h = newHost(t, func(*controlplane.Options) {
-		store.Interface, store.Watcher = h.backend.Client.Kubernetes, h.backend.Client.Watcher
-		h.backend.Client.Kubernetes, h.backend.Client.Watcher = store, store
+		store.Interface, store.Watcher = h.Backend.Client.Kubernetes, h.Backend.Client.Watcher
+		h.Backend.Client.Kubernetes, h.Backend.Client.Watcher = store, store
 	})
-	withStore := h.adjust
+	withStore := h.Adjust
 	keyFile := newKeyFile(t)
-	h.adjust = func(o *controlplane.Options) {
+	h.Adjust = func(o *controlplane.Options) {
 		withStore(o)
-		o.ServiceAccounts = controlplane.ServiceAccounts{Issuers: []string{issuer}, SigningKeyFile: keyFile, RootCAFile: h.ca["serving"].CertFile()}
+		o.ServiceAccounts = controlplane.ServiceAccounts{Issuers: []string{issuer}, SigningKeyFile: keyFile, RootCAFile: h.Serving.CertFile()}
 	}
-	h.start()
-	admin := core(t, h.admin())
+	h.Start()
+	admin := core(t, h.Admin())
 	newAccount(t, admin, "known")
 	known := tokenOf(t, admin, "known", authenticationv1.TokenRequestSpec{})
 	eventually(t, func() error {

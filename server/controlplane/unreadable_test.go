@@ -61,7 +61,7 @@ func TestUnreadableObjects(t *testing.T) {
 	h := startHost(t, func(o *controlplane.Options) {
 		o.Authorizers = []authorizer.Authorizer{authorizer.AuthorizerFunc(editors)}
 	})
-	createWidgetDefinition(t, h.admin())
+	createWidgetDefinition(t, h.Admin())
 	widget := map[string]any{"apiVersion": "example.com/v1", "kind": "Widget"}
 	event := map[string]any{"apiVersion": "v1", "kind": "Event", "involvedObject": map[string]any{"namespace": "default"}}
 	for name, tc := range map[string]struct {
@@ -88,9 +88,9 @@ func TestUnreadableObjects(t *testing.T) {
 				tc.other = tc.resource
 			}
 			u := unreadables{t: t, h: h, told: &heard{}, key: tc.key}
-			u.kind = u.as(h.admin(), tc.resource)
-			u.other = u.as(h.admin(), tc.other)
-			u.editor = u.as(h.as("editor"), tc.other)
+			u.kind = u.as(h.Admin(), tc.resource)
+			u.other = u.as(h.Admin(), tc.other)
+			u.editor = u.as(h.As("editor"), tc.other)
 			u.check(tc.object)
 		})
 	}
@@ -123,7 +123,7 @@ func (u *unreadables) check(object map[string]any) {
 	before := must[*unstructured.UnstructuredList](u.t)(u.other.List(ctx, metav1.ListOptions{}))
 	changes := must[watch.Interface](u.t)(u.other.Watch(ctx, metav1.ListOptions{ResourceVersion: before.GetResourceVersion()}))
 	defer changes.Stop()
-	if _, err := u.h.backend.Client.Put(ctx, u.key+"b", "k8s\x00 and then nonsense"); err != nil {
+	if _, err := u.h.Backend.Client.Put(ctx, u.key+"b", "k8s\x00 and then nonsense"); err != nil {
 		u.t.Fatal(err)
 	}
 	u.wantChange(changes, watch.Deleted, "b")
@@ -225,20 +225,20 @@ func (u *unreadables) wantChange(changes watch.Interface, want watch.EventType, 
 func TestUnreadableObjectsDoNotKeepItFromStarting(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	createWidgetDefinition(t, h.admin())
+	createWidgetDefinition(t, h.Admin())
 	keys := []string{
 		"core/namespaces/broken", "core/configmaps/kube-system/broken", "core/secrets/default/broken", "core/events/default/broken", "coordination.k8s.io/leases/default/broken",
 		"apiextensions.k8s.io/customresourcedefinitions/broken.example.com", "apiregistration.k8s.io/apiservices/v1.broken.example.com", "example.com/widgets/default/broken",
 		"flowcontrol.apiserver.k8s.io/flowschemas/broken",
 	}
 	for _, key := range keys {
-		if _, err := h.backend.Client.Put(t.Context(), "/registry/"+key, "k8s\x00 and then nonsense"); err != nil {
+		if _, err := h.Backend.Client.Put(t.Context(), "/registry/"+key, "k8s\x00 and then nonsense"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	h.stop()
-	h.start()
-	config := h.admin()
+	h.Stop()
+	h.Start()
+	config := h.Admin()
 	told := &heard{}
 	config.WarningHandlerWithContext = told
 	client := core(t, config)
@@ -268,8 +268,8 @@ func TestUnreadablePoliciesHoldWritesUp(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
 	resource := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"}
-	policies := anything(t, h.admin()).Resource(resource)
-	if _, err := h.backend.Client.Put(t.Context(), "/registry/admissionregistration.k8s.io/validatingadmissionpolicies/broken", "k8s\x00 and then nonsense"); err != nil {
+	policies := anything(t, h.Admin()).Resource(resource)
+	if _, err := h.Backend.Client.Put(t.Context(), "/registry/admissionregistration.k8s.io/validatingadmissionpolicies/broken", "k8s\x00 and then nonsense"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {

@@ -23,9 +23,9 @@ import (
 func TestPoliciesAreTypeChecked(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, nil)
-	createWidgetDefinition(t, h.admin())
+	createWidgetDefinition(t, h.Admin())
 	waitForSchema(t, h)
-	client := core(t, h.admin())
+	client := core(t, h.Admin())
 	policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	for name, tc := range map[string]struct {
 		constraints  *admissionregistrationv1.MatchResources
@@ -71,7 +71,7 @@ func TestPoliciesAreTypeChecked(t *testing.T) {
 func waitForSchema(t *testing.T, h *host) {
 	t.Helper()
 	eventually(t, func() error {
-		document, err := core(t, h.admin()).Discovery().RESTClient().Get().AbsPath("/openapi/v3/apis/example.com/v1").DoRaw(t.Context())
+		document, err := core(t, h.Admin()).Discovery().RESTClient().Get().AbsPath("/openapi/v3/apis/example.com/v1").DoRaw(t.Context())
 		if err == nil && !strings.Contains(string(document), "how large the widget is") {
 			err = fmt.Errorf("the kind's OpenAPI is not published: %.200s", document)
 		}

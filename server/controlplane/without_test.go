@@ -42,7 +42,7 @@ func TestGroupsCanBeSwitchedOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := startHost(t, func(o *controlplane.Options) { o.DisabledResources = []schema.GroupResource{{Group: tc.version.Group}} })
-			client := core(t, h.admin())
+			client := core(t, h.Admin())
 			path := "/apis/" + tc.version.String()
 			if tc.version.Group == "" {
 				path = "/api/v1"
@@ -70,7 +70,7 @@ func TestKindsCanBeSwitchedOff(t *testing.T) {
 	t.Parallel()
 	secrets := schema.GroupResource{Resource: "secrets"}
 	h := startHost(t, func(o *controlplane.Options) { o.DisabledResources = []schema.GroupResource{secrets} })
-	client := core(t, h.admin())
+	client := core(t, h.Admin())
 	found := served(t, client)
 	for resource, want := range map[string]bool{"secrets": false, "configmaps": true, "namespaces": true} {
 		if got := slices.Contains(found, schema.GroupVersionResource{Version: "v1", Resource: resource}); got != want {
@@ -86,7 +86,7 @@ func TestKindsCanBeSwitchedOff(t *testing.T) {
 func TestUnknownKindsCannotBeSwitchedOff(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)
-	o := h.rawOptions()
+	o := h.RawOptions()
 	o.DisabledResources = []schema.GroupResource{{Resource: "pods"}}
 	if _, err := o.Complete(); err == nil || !strings.Contains(err.Error(), `there is no native kind "pods" in the group ""`) {
 		t.Errorf("got %v, want an error that names pods", err)
@@ -96,7 +96,7 @@ func TestUnknownKindsCannotBeSwitchedOff(t *testing.T) {
 func TestControllersCanBeSwitchedOff(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, func(o *controlplane.Options) { o.DisabledControllers = []string{"flow-control-objects"} })
-	client := core(t, h.admin())
+	client := core(t, h.Admin())
 	if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "served"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestControllersCanBeSwitchedOff(t *testing.T) {
 	if list, err := client.FlowcontrolV1().FlowSchemas().List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
 		t.Errorf("%d flow schemas were made, %v", len(list.Items), err)
 	}
-	o := h.rawOptions()
+	o := h.RawOptions()
 	o.DisabledControllers = []string{"pods"}
 	if _, err := o.Complete(); err == nil || !strings.Contains(err.Error(), "there is no controller pods to do without; there are [remote-availability") {
 		t.Errorf("got %v, want an error that names the controllers there are", err)
@@ -121,7 +121,7 @@ func TestControllersRunWithoutLeases(t *testing.T) {
 	h := startHost(t, func(o *controlplane.Options) {
 		o.DisabledResources = []schema.GroupResource{{Group: "coordination.k8s.io"}}
 	})
-	client := core(t, h.admin())
+	client := core(t, h.Admin())
 	eventually(t, func() error {
 		_, err := client.FlowcontrolV1().FlowSchemas().Get(t.Context(), "catch-all", metav1.GetOptions{})
 		return err
@@ -175,7 +175,7 @@ func openAPI(t *testing.T, client kubernetes.Interface) string {
 
 func listed(t *testing.T, h *host, resource schema.GroupVersionResource) (int, error) {
 	t.Helper()
-	list, err := anything(t, h.admin()).Resource(resource).List(t.Context(), metav1.ListOptions{})
+	list, err := anything(t, h.Admin()).Resource(resource).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		return 0, err
 	}
