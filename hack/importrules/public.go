@@ -37,6 +37,7 @@ var notPromised = []string{
 	"apis/roundtriptest",
 	"featuregate/lifecycletest",
 	"registry/resource/resourcetest",
+	"server/controlplane/controllertest",
 }
 
 // disclaimer is what the comment of a package has to contain that other folders import but other projects should not.

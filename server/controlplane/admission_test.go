@@ -23,7 +23,6 @@ import (
 
 	"github.com/kube-annex/annex/server/admissiontest"
 	"github.com/kube-annex/annex/server/controlplane"
-	"github.com/kube-annex/annex/server/internal/admission"
 )
 
 // TestPoliciesAreEnforcedFromTheStartOn restarts a host with a policy and a webhook, and writes at once.
@@ -130,8 +129,8 @@ func TestAdmissionIsSwitchedInCode(t *testing.T) {
 		o.DisabledResources = []schema.GroupResource{
 			{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicies"}, {Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"},
 		}
-		o.Admission.DisabledPlugins = []string{admission.ValidatingAdmissionPolicy}
-		o.Admission.Plugins = []admission.Plugin{{Name: "Own", New: func(io.Reader) (kubeadmission.Interface, error) {
+		o.Admission.DisabledPlugins = []string{"ValidatingAdmissionPolicy"}
+		o.Admission.Plugins = []controlplane.AdmissionPlugin{{Name: "Own", New: func(io.Reader) (kubeadmission.Interface, error) {
 			return own{kubeadmission.NewHandler(kubeadmission.Create)}, nil
 		}}}
 	})
@@ -150,7 +149,7 @@ func TestAdmissionIsSwitchedInCode(t *testing.T) {
 		t.Errorf("what the plugin refuses: got %v, want 403", err)
 	}
 	metrics := must[[]byte](t)(a.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context()))
-	for name, want := range map[string]bool{"Own": true, admission.MutatingAdmissionWebhook: true, admission.NamespaceLifecycle: true} {
+	for name, want := range map[string]bool{"Own": true, "MutatingAdmissionWebhook": true, "NamespaceLifecycle": true} {
 		if got := strings.Contains(string(metrics), `name="`+name+`"`); got != want {
 			t.Errorf("%s is among the metrics: %t, want %t", name, got, want)
 		}

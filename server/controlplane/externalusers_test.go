@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-annex/annex/server/controlplane"
-	"github.com/kube-annex/annex/server/internal/authentication/providertest"
+	"github.com/kube-annex/annex/test/framework/providertest"
 )
 
 // TestUsersOfAnIssuerSignIn has the configuration file name an issuer, and let anonymous callers in at /readyz alone.

@@ -4,38 +4,20 @@
 package controlplane_test
 
 import (
-	"context"
 	"net/http"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/informers"
 
 	"github.com/kube-annex/annex/server/controlplane"
-	"github.com/kube-annex/annex/server/controlplane/internal/controllers/namespace"
+	"github.com/kube-annex/annex/server/controlplane/controllertest"
 )
 
 // emptier runs the controller that empties the namespaces of a host that has none, behind a gate.
 func emptier(t *testing.T, h *host) *gate {
 	t.Helper()
 	config, g := throughGate(h.Admin())
-	shared := informers.NewSharedInformerFactory(core(t, h.Admin()), 0)
-	controller, err := namespace.New(config, shared.Core().V1().Namespaces(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	shared.Start(ctx.Done())
-	shared.WaitForCacheSync(ctx.Done())
-	ended := make(chan error, 1)
-	go func() { ended <- controller.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		shared.Shutdown()
-	})
+	controllertest.RunNamespaceController(t, config, h.Admin())
 	return g
 }
 

@@ -4,7 +4,6 @@
 package controlplane_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -21,7 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kube-annex/annex/server/controlplane"
-	"github.com/kube-annex/annex/server/controlplane/internal/controllers/garbagecollector"
+	"github.com/kube-annex/annex/server/controlplane/controllertest"
 )
 
 var gears = []schema.GroupVersionResource{
@@ -32,19 +31,7 @@ var gears = []schema.GroupVersionResource{
 func collect(t *testing.T, h *host) *gate {
 	t.Helper()
 	config, g := throughGate(h.Admin())
-	controller, err := garbagecollector.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- controller.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	controllertest.RunGarbageCollector(t, config)
 	return g
 }
 

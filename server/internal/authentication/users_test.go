@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/kube-annex/annex/server/internal/authentication/providertest"
+	"github.com/kube-annex/annex/test/framework/providertest"
 )
 
 const patience = 20 * time.Second
