@@ -176,7 +176,7 @@ func (w *world) changeStorageVersion(t *testing.T, v2 objects) {
 			t.Error(err)
 		}
 	}
-	// Package server/controlplane tests the kind that does this for all objects of a kind.
+	// Package test/integration/controlplane tests the kind that does this for all objects of a kind.
 	status := `{"status":{"storedVersions":["v2"]}}`
 	if _, err := w.definitions().Patch(t.Context(), definition.Name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)

@@ -10,21 +10,21 @@
 //	broken webhook
 //	  wrong authority or name, hangs, panics, 500, garbage, another uid,   TestBrokenParts/webhooks
 //	  a patch that does not apply; both kinds, both policies
-//	  down, redirects, too large, no response, unknown service             server/controlplane TestWebhooks, TestServiceWebhooks
+//	  down, redirects, too large, no response, unknown service             test/integration/controlplane TestWebhooks, TestServiceWebhooks
 //	  for everything, down: removable, leadership comes back, restart      TestRestartWhileMuchIsBroken,
 //	                                                                       server/standalone TestAWebhookThatRefusesEverythingCanBeRemoved
 //	  conversion webhook gone                                              TestBrokenParts/conversion_webhook
 //	broken CustomResourceDefinition
 //	  schema, rules and their cost, defaults, names of others,             TestBrokenParts/definitions
 //	  a version that is stored taken away
-//	  undecodable in etcd, as any object; started with it                  server/controlplane TestUnreadableObjects,
+//	  undecodable in etcd, as any object; started with it                  test/integration/controlplane TestUnreadableObjects,
 //	                                                                       TestUnreadableObjectsDoNotKeepItFromStarting
 //	broken APIService
 //	  hangs, trickles, garbage, too much                                   test/integration/aggregation
 //	  nobody there, another version of a built-in group, in place of       TestRestartWhileMuchIsBroken
 //	  a built-in one; restart
-//	  holds namespaces, and lets them go                                   server/controlplane TestAServerThatIsAwayHoldsANamespace
-//	  holds orphans of garbage collection                                  server/controlplane TestOrphansWaitForAServerThatIsAway
+//	  holds namespaces, and lets them go                                   test/integration/controlplane TestAServerThatIsAwayHoldsANamespace
+//	  holds orphans of garbage collection                                  test/integration/controlplane TestOrphansWaitForAServerThatIsAway
 //	certificates
 //	  of users: expired or of later, at both servers                       TestBrokenParts/credentials, server/internal/options TestWhoIsRefusedLearnsWhy
 //	  of annex up itself, while it runs                                    TestCertificatesOutliveThemselves,
@@ -34,7 +34,7 @@
 //	  of an extension apiserver that runs alone                            server/certificates/rotation TestReplicasRotateWithoutAGap
 //	  for an external etcd                                                 server/etcd TestClientCertificateIsReadAgain
 //	clock skew
-//	  certificates and tokens of another time                              TestBrokenParts/credentials, server/controlplane TestBadTokensAreRefused
+//	  certificates and tokens of another time                              TestBrokenParts/credentials, test/integration/controlplane TestBadTokensAreRefused
 //	  authorities made by a clock that was set back since                  server/certificates/pki TestRenewal, server/certificates/rotation TestAuthoritiesOfAFastClock
 //	  leadership, which asks no clock but its own for how long             controllers/leadership TestTheTimeOfDayDoesNotMatter,
 //	                                                                       TestASuspendedMachineComesBackAsAFollower
