@@ -128,6 +128,9 @@ example-multikubelet: kube ## Share one machine among four kubelets, each with a
 generate: ## Write everything generated under apis/ and generated/ anew
 	hack/generate.sh
 
+diagram: ## Write docs/architecture.svg from docs/architecture.dot with Graphviz, which it installs through apt-get if it is missing
+	hack/diagram.sh
+
 fmt: ## Format Go files and add missing licence headers
 	hack/fmt.sh
 	hack/files.sh '*.go' '*.sh' .ci/run | xargs -0 $(GO) run ./hack/licence -write
@@ -184,5 +187,5 @@ $(TOOLS)/golangci-lint:
 	@mkdir -p $(TOOLS)
 	$(GO) build -modfile=hack/tools/go.mod -o $(TOOLS)/ sigs.k8s.io/logtools/logcheck github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-.PHONY: help build run clean test test-unit test-integration test-e2e part-unit part-race part-integration part-e2e faults fuzz mutation govulncheck test-security test-features test-lifecycle test-claims test-cycles test-upkeep conformance bench bench-startup bench-leadership bench-features bench-balloons example-multikubelet generate fmt tidy lint \
+.PHONY: help build run clean test test-unit test-integration test-e2e part-unit part-race part-integration part-e2e faults fuzz mutation govulncheck test-security test-features test-lifecycle test-claims test-cycles test-upkeep conformance bench bench-startup bench-leadership bench-features bench-balloons example-multikubelet generate diagram fmt tidy lint \
 	verify $(CHECKS) tools kube kube-specs protoc
