@@ -113,7 +113,7 @@ func (r *results) memoryTable() string {
 	for _, row := range memoryRows {
 		all = append(all, []string{row, r.spread(nameAnnex, row).String(), r.spread(nameSample, row).String()})
 	}
-	return measure.Table([]string{"anonymous memory as Go tells it, MiB", nameAnnex, nameSample}, all)
+	return measure.Table([]string{"anonymous memory by Go runtime metrics, MiB", nameAnnex, nameSample}, all)
 }
 
 func (r *results) ownerTable() string {
