@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/util/watchlist"
 	"k8s.io/klog/v2"
 
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
@@ -81,10 +80,9 @@ type notingClient struct {
 	troubles *troubles
 }
 
-// IsWatchListSemanticsUnSupported passes on what a fake client says of itself.
-func (c *notingClient) IsWatchListSemanticsUnSupported() bool {
-	return watchlist.DoesClientNotSupportWatchListSemantics(c.Interface)
-}
+// IsWatchListSemanticsUnSupported makes the informers list before they watch. Otherwise, if the API is away, they sleep for up to a minute
+// without checking their context (Reflector.watchList).
+func (c *notingClient) IsWatchListSemanticsUnSupported() bool { return true }
 
 // MulticlusterV1alpha1 implements versioned.Interface.
 func (c *notingClient) MulticlusterV1alpha1() multiclusterclient.MulticlusterV1alpha1Interface {
@@ -122,9 +120,6 @@ func (c *notingClaims) List(ctx context.Context, options metav1.ListOptions) (*v
 // Watch implements ClusterClaimInterface.
 func (c *notingClaims) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	w, err := c.ClusterClaimInterface.Watch(ctx, options)
-	// A server that cannot begin a watch with what there is refuses so, and is then asked for a list.
-	if options.SendInitialEvents == nil || !apierrors.IsInvalid(err) {
-		c.noting.note("watch "+options.FieldSelector, err)
-	}
+	c.noting.note("watch "+options.FieldSelector, err)
 	return w, err
 }

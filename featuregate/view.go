@@ -5,7 +5,6 @@ package featuregate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -22,6 +21,7 @@ import (
 
 	featuresv1alpha1 "github.com/kube-annex/annex/apis/features/v1alpha1"
 	featuresclient "github.com/kube-annex/annex/generated/clientset/versioned/typed/features/v1alpha1"
+	"github.com/kube-annex/annex/internal/listbeforewatch"
 )
 
 // watchBackoff is how quickly the Features are read again after the API was away.
@@ -229,7 +229,7 @@ func (v *view) tellProgram(ctx context.Context) {
 // follow keeps the view up to date until the context ends.
 func (v *view) follow(ctx context.Context, client featuresclient.FeatureInterface) {
 	reading := &trouble{logger: v.logger, what: "Cannot read the Features of this program; trying again, and using its own values meanwhile"}
-	source := &cache.ListWatch{
+	source := listbeforewatch.ListWatch{ListWatch: &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := client.List(ctx, options)
 			reading.note(ctx, err)
@@ -237,17 +237,10 @@ func (v *view) follow(ctx context.Context, client featuresclient.FeatureInterfac
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			w, err := client.Watch(ctx, options)
-			// A server that cannot begin a watch with what there is refuses so, and is then asked for a list.
-			if options.SendInitialEvents == nil || !apierrors.IsInvalid(err) {
-				reading.note(ctx, err)
-			}
-			if options.SendInitialEvents != nil && err != nil {
-				// While the API is away the reflector would repeat this without a look at the context, but not a list.
-				err = errors.New(err.Error())
-			}
+			reading.note(ctx, err)
 			return w, err
 		},
-	}
+	}}
 	// The reflector would log every attempt.
 	quiet := klog.NewContext(ctx, klog.Logger{})
 	backoff := watchBackoff

@@ -17,14 +17,13 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	aggregatorinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions"
 	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
 	"k8s.io/utils/clock"
 
 	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/internal/listbeforewatch"
 	"github.com/kube-annex/annex/server/controlplane/bootstrappolicy"
 	"github.com/kube-annex/annex/server/controlplane/internal/controllers/apiserverlease"
 	"github.com/kube-annex/annex/server/controlplane/internal/controllers/availability"
@@ -163,12 +162,14 @@ func newReplicaControllers(c *controllerContext) ([]*controller, error) {
 // newLeaderControllers creates the controllers of one term, with informers of their own. The informers are shared, so they read as an account
 // that may read what any of the controllers reads.
 func newLeaderControllers(c *controllerContext, config *rest.Config) ([]leadership.Runnable, error) {
+	config = rest.CopyConfig(config)
+	config.Wrap(listbeforewatch.Transport)
 	reader, err := c.clientsOf(config, bootstrappolicy.InformersAccount)
 	if err != nil {
 		return nil, err
 	}
-	shared := informers.NewSharedInformerFactoryWithOptions(listed{reader.client}, informerResync, informers.WithTransform(withoutManagedFields))
-	services := aggregatorinformers.NewSharedInformerFactory(listedServices{reader.services}, informerResync)
+	shared := informers.NewSharedInformerFactoryWithOptions(reader.client, informerResync, informers.WithTransform(withoutManagedFields))
+	services := aggregatorinformers.NewSharedInformerFactory(reader.services, informerResync)
 	runners := []leadership.Runnable{leadership.Informers("informers", shared), leadership.Informers("apiservices", services)}
 	for _, d := range controllerDescriptors() {
 		if d.account == "" || !d.runs(c.completedConfig) {
@@ -226,7 +227,7 @@ func (c *controllerContext) settle() time.Duration {
 
 // selected returns informers of the objects with one value in a field. The shared informers hold all objects.
 func (c *controllerContext) selected(field, value string) informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(listed{c.clients.client}, informerResync, informers.WithTransform(withoutManagedFields),
+	return informers.NewSharedInformerFactoryWithOptions(c.clients.client, informerResync, informers.WithTransform(withoutManagedFields),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = fields.OneTermEqualSelector(field, value).String() }))
 }
 
@@ -248,18 +249,6 @@ func withoutError(run func(context.Context)) func(context.Context) error {
 		return nil
 	}
 }
-
-// listed and listedServices make informers list before they watch. If the server is away, client-go's streaming list sleeps for up to a
-// minute without regard to its context (Reflector.watchList), longer than the time to stop of a term.
-type listed struct{ kubernetes.Interface }
-
-// IsWatchListSemanticsUnSupported is called by informers.
-func (listed) IsWatchListSemanticsUnSupported() bool { return true }
-
-type listedServices struct{ aggregatorclient.Interface }
-
-// IsWatchListSemanticsUnSupported is called by informers.
-func (listedServices) IsWatchListSemanticsUnSupported() bool { return true }
 
 func newSystemNamespaces(c *controllerContext) (*controller, error) {
 	return &controller{run: withoutError(c.namespaces.Run), check: healthz.NamedCheck("system-namespaces", c.namespaces.Check)}, nil

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	annexadmission "github.com/kube-annex/annex/server/extension/admission"
@@ -30,10 +31,12 @@ func (o *Options) admissionOptions() admission.Options {
 
 // applyAdmission builds the chain that every write passes: the namespace must exist on the host, then our own rules, then the policies and
 // webhooks that the host has configured. The host itself does not admit what it passes on to an extension.
-func (o *completedOptions) applyAdmission(config *genericapiserver.RecommendedConfig, host hostClient) (*admission.Chain, error) {
-	parameters, err := newHostObjects(o.host)
+func (o *completedOptions) applyAdmission(config *genericapiserver.RecommendedConfig, host kubernetes.Interface) (*admission.Chain, error) {
+	json := rest.CopyConfig(o.host)
+	json.ContentType, json.AcceptContentTypes = "", ""
+	parameters, err := dynamic.NewForConfig(json)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("create a client of the host for parameters of policies: %w", err)
 	}
 	own, err := discovery.NewDiscoveryClientForConfig(config.LoopbackClientConfig)
 	if err != nil {
@@ -45,7 +48,7 @@ func (o *completedOptions) applyAdmission(config *genericapiserver.RecommendedCo
 	}
 	chain, err := admission.New(o.admissionOptions(), admission.Server{
 		ID: config.APIServerID, Client: host, Dynamic: parameters, Informers: config.SharedInformerFactory,
-		Kinds: host.configurationKinds, Groups: groupNames(), Schemas: own.OpenAPIV3(),
+		Kinds: configurationKinds(host.Discovery()), Groups: groupNames(), Schemas: own.OpenAPIV3(),
 		Services: services, Credentials: admission.Credentials(nil, config.TracerProvider),
 		Authorizer: config.Authorization.Authorizer, Gates: config.FeatureGate, Version: config.EffectiveVersion, Drained: config.DrainedNotify(),
 	})
@@ -66,36 +69,20 @@ func groupNames() []string {
 	return sets.List(groups)
 }
 
-// configurationKinds are the kinds by which the host configures admission. An older one does not have all of them.
-func (h hostClient) configurationKinds(ctx context.Context) (sets.Set[string], error) {
-	kinds := sets.New[string]()
-	list, err := h.Discovery().ServerResourcesForGroupVersionWithContext(ctx, admissionregistrationv1.SchemeGroupVersion.String())
-	if apierrors.IsNotFound(err) {
+// configurationKinds returns the kinds by which the host configures admission. An older one does not have all of them.
+func configurationKinds(host discovery.DiscoveryInterfaces) func(context.Context) (sets.Set[string], error) {
+	return func(ctx context.Context) (sets.Set[string], error) {
+		kinds := sets.New[string]()
+		list, err := host.ServerResourcesForGroupVersionWithContext(ctx, admissionregistrationv1.SchemeGroupVersion.String())
+		if apierrors.IsNotFound(err) {
+			return kinds, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, resource := range list.APIResources {
+			kinds.Insert(resource.Name)
+		}
 		return kinds, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	for _, resource := range list.APIResources {
-		kinds.Insert(resource.Name)
-	}
-	return kinds, nil
 }
-
-// hostObjects makes informers list before they watch, as hostClient does.
-type hostObjects struct {
-	dynamic.Interface
-}
-
-func newHostObjects(config *rest.Config) (hostObjects, error) {
-	config = rest.CopyConfig(config)
-	config.ContentType, config.AcceptContentTypes = "", ""
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return hostObjects{}, fmt.Errorf("make a client of the host for parameters of policies: %w", err)
-	}
-	return hostObjects{client}, nil
-}
-
-// IsWatchListSemanticsUnSupported is how informers find out.
-func (hostObjects) IsWatchListSemanticsUnSupported() bool { return true }

@@ -5,6 +5,7 @@ package extension
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kube-annex/annex/featuregate"
 	generatedopenapi "github.com/kube-annex/annex/generated/openapi"
@@ -35,7 +37,7 @@ type Config struct {
 	options CompletedOptions
 	scheme  *runtime.Scheme
 	codecs  serializer.CodecFactory
-	host    hostClient
+	host    kubernetes.Interface
 	// instance identifies this replica.
 	instance string
 	reporter *featuregate.Gate
@@ -60,9 +62,9 @@ func (c *Config) Complete() CompletedConfig {
 func NewConfig(o CompletedOptions, backend *etcd.Backend, listener net.Listener) (*Config, error) {
 	scheme := newScheme()
 	codecs := serializer.NewCodecFactory(scheme)
-	host, err := newHostClient(o.host)
+	host, err := kubernetes.NewForConfig(o.host)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("create a client of the host: %w", err)
 	}
 	generic, err := newGenericConfig(o, scheme, codecs, host, listener)
 	if err != nil {
@@ -116,7 +118,7 @@ func NewConfig(o CompletedOptions, backend *etcd.Backend, listener net.Listener)
 	}, nil
 }
 
-func newGenericConfig(o CompletedOptions, scheme *runtime.Scheme, codecs serializer.CodecFactory, host hostClient, listener net.Listener) (*genericapiserver.RecommendedConfig, error) {
+func newGenericConfig(o CompletedOptions, scheme *runtime.Scheme, codecs serializer.CodecFactory, host kubernetes.Interface, listener net.Listener) (*genericapiserver.RecommendedConfig, error) {
 	generic, err := genericserver.NewConfig(Name, codecs, listener)
 	if err != nil {
 		return nil, err
@@ -144,7 +146,7 @@ func (o *completedOptions) applyServing(generic *genericapiserver.RecommendedCon
 }
 
 // applyAccess sets authentication, authorization and audit.
-func (o *completedOptions) applyAccess(generic *genericapiserver.RecommendedConfig, host hostClient) (background []func(context.Context), err error) {
+func (o *completedOptions) applyAccess(generic *genericapiserver.RecommendedConfig, host kubernetes.Interface) (background []func(context.Context), err error) {
 	trust := authentication.NewHostTrust(host, o.Authentication.RequestHeader.AllowAnyName)
 	if err = o.Authentication.ApplyTo(&generic.Config, host.AuthenticationV1(), trust); err != nil {
 		return nil, err
@@ -160,7 +162,7 @@ func (o *completedOptions) applyAccess(generic *genericapiserver.RecommendedConf
 }
 
 // applyRequests sets limits of requests, tracing, flow control and admission. Tracing and admission need the loopback client.
-func (o *completedOptions) applyRequests(generic *genericapiserver.RecommendedConfig, host hostClient) (background []func(context.Context), err error) {
+func (o *completedOptions) applyRequests(generic *genericapiserver.RecommendedConfig, host kubernetes.Interface) (background []func(context.Context), err error) {
 	o.Requests.ApplyTo(&generic.Config)
 	if err = o.Tracing.ApplyTo(&generic.Config); err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"github.com/kube-annex/annex/controllers/clusterclaims/hub"
+	"github.com/kube-annex/annex/internal/listbeforewatch"
 	"github.com/kube-annex/annex/registry/quantities"
 	"github.com/kube-annex/annex/server/certificates/rotation"
 	"github.com/kube-annex/annex/server/featuregating/gates"
@@ -136,5 +137,6 @@ func (o *Options) Complete() (CompletedOptions, error) {
 		return CompletedOptions{}, err
 	}
 	host.Wrap(watchClock())
+	host.Wrap(listbeforewatch.Transport)
 	return CompletedOptions{&completedOptions{Options: *o, host: host}}, nil
 }

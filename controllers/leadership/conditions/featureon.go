@@ -15,6 +15,7 @@ import (
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/controllers/leadership"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
+	"github.com/kube-annex/annex/internal/listbeforewatch"
 )
 
 // FeatureOn holds while the Feature exists and its state is On.
@@ -22,7 +23,7 @@ func FeatureOn(client versioned.Interface, namespace, name string) leadership.Co
 	return func(ctx context.Context, report func(bool)) error {
 		features := client.FeaturesV1alpha1().Features(namespace)
 		only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-		lister := &cache.ListWatch{
+		source := listbeforewatch.ListWatch{ListWatch: &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				options.FieldSelector = only
 				return features.List(ctx, options)
@@ -31,14 +32,14 @@ func FeatureOn(client versioned.Interface, namespace, name string) leadership.Co
 				options.FieldSelector = only
 				return features.Watch(ctx, options)
 			},
-		}
+		}}
 		last := changes{report: report}
 		state := func(obj any) {
 			feature, ok := obj.(*v1alpha1.Feature)
 			last.set(ok && feature.Status.State == v1alpha1.StateOn)
 		}
 		_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-			ListerWatcher: cache.ToListWatcherWithWatchListSemantics(lister, listed{}),
+			ListerWatcher: source,
 			ObjectType:    &v1alpha1.Feature{},
 			Handler: cache.ResourceEventHandlerFuncs{
 				AddFunc:    state,
@@ -50,10 +51,3 @@ func FeatureOn(client versioned.Interface, namespace, name string) leadership.Co
 		return nil
 	}
 }
-
-// listed makes the informer list before it watches. client-go's streaming list, when the server is away, sleeps for up to a minute
-// without looking at its context (Reflector.watchList), and the end of the process would wait for that.
-type listed struct{}
-
-// IsWatchListSemanticsUnSupported is how the informer finds out.
-func (listed) IsWatchListSemanticsUnSupported() bool { return true }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
@@ -21,6 +20,7 @@ import (
 	"github.com/kube-annex/annex/featuregate"
 	"github.com/kube-annex/annex/featuregate/lifecycle"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
+	"github.com/kube-annex/annex/internal/listbeforewatch"
 	"github.com/kube-annex/annex/server/featuregating/gates"
 	"github.com/kube-annex/annex/server/openapi"
 )
@@ -63,6 +63,7 @@ func New(options Options, config Config) (*Engines, error) {
 	quiet := rest.CopyConfig(config.Loopback)
 	quiet.WarningHandler, quiet.WarningHandlerWithContext = nil, rest.NoWarnings{}
 	quiet.QPS = -1
+	quiet.Wrap(listbeforewatch.Transport)
 	client, err := versioned.NewForConfig(quiet)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the server's Features: %w", err)
@@ -108,7 +109,7 @@ func engineOptions(options Options, config Config, client versioned.Interface) l
 	// while the Feature is as it was read (registry/resource). So nobody has to be waited for besides the reporters.
 	timings.WriteGrace = -1
 	return lifecycle.Options{
-		Instance: config.Instance, Version: gates.Version(), Client: client, Leases: leases{config.Host.CoordinationV1()}, LeaseNamespace: featuregate.LeaseNamespace,
+		Instance: config.Instance, Version: gates.Version(), Client: client, Leases: config.Host.CoordinationV1(), LeaseNamespace: featuregate.LeaseNamespace,
 		Retention: options.Retention, Timings: timings,
 	}
 }
@@ -125,15 +126,6 @@ func (w wanted) others(namespace string) []lifecycle.Feature {
 	}
 	return out
 }
-
-// leases makes informers list before they watch. client-go's streaming list, when the host is away, sleeps for up to a minute without
-// looking at its context, and the end of the server would have to wait for that.
-type leases struct {
-	coordinationclient.LeasesGetter
-}
-
-// IsWatchListSemanticsUnSupported is how informers find out.
-func (leases) IsWatchListSemanticsUnSupported() bool { return true }
 
 // Run works until the context ends and all tasks have returned, and gives the Leases back.
 func (e *Engines) Run(ctx context.Context) {

@@ -14,6 +14,8 @@ import (
 	corev1informers "k8s.io/client-go/informers/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kube-annex/annex/internal/listbeforewatch"
 )
 
 // noNamespaces stands for the informers of a server that does not have the kind Namespace. Policies and webhooks for what is in no namespace
@@ -25,12 +27,12 @@ type noNamespaces struct {
 
 // newNoNamespaces returns an informer that has to run, and never knows anything.
 func newNoNamespaces(others core.Interface) noNamespaces {
-	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	informer := cache.NewSharedIndexInformer(listbeforewatch.ListWatch{ListWatch: &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
-	}, listsFirst{}), &corev1.Namespace{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	}}, &corev1.Namespace{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	return noNamespaces{Interface: others, informer: cache.NewTypedSharedIndexInformer[*corev1.Namespace](informer)}
 }
 
@@ -59,9 +61,3 @@ func (n noNamespace) TypedInformer() corev1informers.NamespaceIndexInformer { re
 func (n noNamespace) Lister() corev1listers.NamespaceLister {
 	return corev1listers.NewNamespaceLister(n.informer.GetIndexer())
 }
-
-// listsFirst tells an informer that its source does not begin a watch with what is there.
-type listsFirst struct{}
-
-// IsWatchListSemanticsUnSupported is how informers find out.
-func (listsFirst) IsWatchListSemanticsUnSupported() bool { return true }

@@ -29,12 +29,6 @@ func (w withSchemas) Discovery() discovery.DiscoveryInterfaces {
 	return discoveryWithSchemas{w.Interface.Discovery(), w.schemas}
 }
 
-// IsWatchListSemanticsUnSupported passes on what the client says to informers.
-func (w withSchemas) IsWatchListSemanticsUnSupported() bool {
-	client, ok := w.Interface.(interface{ IsWatchListSemanticsUnSupported() bool })
-	return ok && client.IsWatchListSemanticsUnSupported()
-}
-
 type discoveryWithSchemas struct {
 	discovery.DiscoveryInterfaces
 	schemas openapi.Client

@@ -55,12 +55,12 @@ type monitor struct {
 
 func newMonitor(client metadata.Interface, k kind, handler cache.ResourceEventHandler) (*monitor, error) {
 	m := &monitor{resource: k.resource, namespaced: k.namespaced, client: client.Resource(k.resource), outdated: time.Now()}
-	m.informer = cache.NewSharedIndexInformer(listBeforeWatch{&cache.ListWatch{
+	m.informer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			return m.client.List(ctx, options)
 		},
 		WatchFuncWithContext: m.watch,
-	}}, &meta{}, 0, cache.Indexers{byOwner: owners, blocked: whetherBlocked})
+	}, client), &meta{}, 0, cache.Indexers{byOwner: owners, blocked: whetherBlocked})
 	if err := m.informer.SetTransform(trim); err != nil {
 		return nil, err
 	}
@@ -224,10 +224,3 @@ func refersTo(obj *meta, owner types.UID) (metav1.OwnerReference, bool) {
 func blocks(ref metav1.OwnerReference) bool {
 	return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
 }
-
-// listBeforeWatch makes an informer list before it watches. client-go's streaming list, when the server is away, sleeps for up to a minute
-// without checking its context (Reflector.watchList), longer than a term gets to stop.
-type listBeforeWatch struct{ *cache.ListWatch }
-
-// IsWatchListSemanticsUnSupported is the method by which an informer learns that.
-func (listBeforeWatch) IsWatchListSemanticsUnSupported() bool { return true }
