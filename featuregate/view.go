@@ -22,6 +22,7 @@ import (
 	featuresv1alpha1 "github.com/kube-annex/annex/apis/features/v1alpha1"
 	featuresclient "github.com/kube-annex/annex/generated/clientset/versioned/typed/features/v1alpha1"
 	"github.com/kube-annex/annex/internal/listbeforewatch"
+	"github.com/kube-annex/annex/internal/logonce"
 )
 
 // watchBackoff is how quickly the Features are read again after the API was away.
@@ -252,7 +253,7 @@ func (v *view) follow(ctx context.Context, client featuresclient.FeatureInterfac
 type trouble struct {
 	logger klog.Logger
 	what   string
-	last   string
+	logged logonce.Error
 }
 
 func (t *trouble) note(ctx context.Context, err error) {
@@ -264,12 +265,10 @@ func (t *trouble) note(ctx context.Context, err error) {
 		}
 	}
 	switch {
-	case ctx.Err() != nil || kind == t.last:
-		return
+	case ctx.Err() != nil || !t.logged.ChangedText(kind):
 	case err != nil:
 		t.logger.Info(t.what, "reason", err.Error())
 	default:
 		t.logger.Info("It works again", "after", t.what)
 	}
-	t.last = kind
 }

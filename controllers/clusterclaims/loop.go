@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
 	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/internal/logonce"
 )
 
 // Pauses after work that failed: doubled each time, and short again after work that succeeded.
@@ -55,7 +56,7 @@ func (l *Loop) Run(ctx context.Context) {
 		}, kick)
 	})
 	var again <-chan time.Time
-	pause, said := firstPause, ""
+	pause, logged := firstPause, logonce.Error{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -68,11 +69,10 @@ func (l *Loop) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			pause, said = firstPause, ""
+			pause, logged = firstPause, logonce.Error{}
 		default:
 			// That somebody else was faster is ordinary.
-			if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && said != err.Error() {
-				said = err.Error()
+			if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && logged.Changed(err) {
 				klog.FromContext(ctx).Error(err, "Cannot do all that is to be done; trying again")
 			}
 			next, pause = pause, min(2*pause, l.longPause())

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kube-annex/annex/controllers/leadership"
 	features "github.com/kube-annex/annex/generated/clientset/versioned/typed/features/v1alpha1"
+	"github.com/kube-annex/annex/internal/logonce"
 )
 
 const (
@@ -46,8 +47,7 @@ type Controller struct {
 	kubelets *kubelets
 	clients  []*http.Client
 
-	// listing and writing tell which errors were logged last.
-	listing, writing string
+	listing, writing logonce.Error
 }
 
 // New returns an observer. It starts nothing; the error lists every mistake.

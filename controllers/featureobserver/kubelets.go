@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/internal/logonce"
 )
 
 const (
@@ -40,8 +41,8 @@ type kubelets struct {
 	// known is what is known of the kubelets of all nodes, by node; nil until nodes were listed.
 	known map[string]*kubelet
 
-	// failing is what was logged last; only read uses it.
-	failing string
+	// logged is used by read only.
+	logged logonce.Error
 }
 
 type kubelet struct {
@@ -118,7 +119,7 @@ func (k *kubelets) read(ctx context.Context) {
 	close(work)
 	reading.Wait()
 	if len(failures) == 0 {
-		k.failing = ""
+		k.logged.ChangedText("")
 		logger.V(2).Info("Read kubelets' feature gates", "kubelets", len(nodes))
 		return
 	}
@@ -127,10 +128,9 @@ func (k *kubelets) read(ctx context.Context) {
 		"node", failed[0], "kubelets", len(nodes), "unreadable", len(failed))
 }
 
-// failed logs what has not been logged before.
-func (k *kubelets) failed(ctx context.Context, err error, message, what string, details ...any) {
-	if ctx.Err() == nil && k.failing != what {
-		k.failing = what
+// failed logs an error if other reads failed than the last time.
+func (k *kubelets) failed(ctx context.Context, err error, message, reads string, details ...any) {
+	if ctx.Err() == nil && k.logged.ChangedText(reads) {
 		klog.FromContext(ctx).Error(err, message, details...)
 	}
 }

@@ -30,14 +30,12 @@ const (
 func (c *Controller) write(ctx context.Context, seen view) (done bool) {
 	logger := klog.FromContext(ctx)
 	stored, err := c.list(ctx)
+	if ctx.Err() == nil && c.listing.Changed(err) && err != nil {
+		logger.Error(err, "Cannot read the Features; trying again")
+	}
 	if err != nil {
-		if ctx.Err() == nil && c.listing != err.Error() {
-			c.listing = err.Error()
-			logger.Error(err, "Cannot read the Features; trying again")
-		}
 		return false
 	}
-	c.listing = ""
 
 	writeCtx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -95,11 +93,11 @@ func (c *Controller) told(ctx context.Context, failures []error) bool {
 			done, refused = false, err
 		}
 	}
-	switch reason := string(apierrors.ReasonForError(refused)); {
-	case refused == nil:
-		c.writing = ""
-	case ctx.Err() == nil && c.writing != "failed "+reason:
-		c.writing = "failed " + reason
+	reason := ""
+	if refused != nil {
+		reason = "failed " + string(apierrors.ReasonForError(refused))
+	}
+	if ctx.Err() == nil && c.writing.ChangedText(reason) && refused != nil {
 		klog.FromContext(ctx).Error(refused, "Cannot write all Features; trying again", "failures", len(failures))
 	}
 	return done

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"github.com/kube-annex/annex/internal/logonce"
 )
 
 const (
@@ -27,7 +29,7 @@ const (
 
 // keepFleet keeps the DaemonSet and its PriorityClass, or removes them, until the context ends.
 func (c *Controller) keepFleet(ctx context.Context) {
-	began, last := c.options.Clock.Now(), ""
+	began, logged := c.options.Clock.Now(), logonce.Error{}
 	for ctx.Err() == nil {
 		pause, err := fleetInterval, error(nil)
 		switch {
@@ -38,8 +40,7 @@ func (c *Controller) keepFleet(ctx context.Context) {
 		default:
 			err = c.makeFleet(ctx)
 		}
-		if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != last {
-			last = text
+		if ctx.Err() == nil && logged.Changed(err) && err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot keep the DaemonSet of balloons as it shall be; trying again")
 		}
 		timer := c.options.Clock.NewTimer(pause)

@@ -15,6 +15,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+
+	"github.com/kube-annex/annex/internal/logonce"
 )
 
 // Lease is the Lease by which a process says that it lives. One goroutine at a time uses it.
@@ -47,7 +49,7 @@ const firstRetry = 200 * time.Millisecond
 // its error differs from the previous one.
 func (l *Lease) Run(ctx context.Context, c clock.Clock, interval, maxRetry time.Duration) {
 	logger := klog.FromContext(ctx).WithValues("lease", l.Name)
-	failure, retry := "", min(firstRetry, maxRetry)
+	logged, retry := logonce.Error{}, min(firstRetry, maxRetry)
 	for ctx.Err() == nil {
 		wait := interval
 		renewal, cancel := context.WithTimeout(ctx, interval)
@@ -57,16 +59,15 @@ func (l *Lease) Run(ctx context.Context, c clock.Clock, interval, maxRetry time.
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			if text := err.Error(); text != failure {
-				failure = text
-				logger.Info("Could not renew the Lease of this process; trying again", "reason", text)
+			if logged.Changed(err) {
+				logger.Info("Could not renew the Lease of this process; trying again", "reason", err.Error())
 			}
 			wait, retry = retry, min(2*retry, maxRetry)
 		default:
-			if failure != "" {
+			if logged.Changed(nil) {
 				logger.Info("Renewed the Lease of this process again")
 			}
-			failure, retry = "", min(firstRetry, maxRetry)
+			retry = min(firstRetry, maxRetry)
 		}
 		timer := c.NewTimer(wait)
 		select {

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/kube-annex/annex/internal/logonce"
 	"github.com/kube-annex/annex/server/certificates/pki"
 )
 
@@ -26,8 +27,7 @@ type renewal struct {
 
 	// unwritten and unregistered are what of a renewal has failed so far.
 	unwritten, unregistered bool
-	// said is the last problem in the log.
-	said string
+	logged                  logonce.Error
 }
 
 // run renews what is due until the context ends.
@@ -40,7 +40,9 @@ func (r *renewal) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C():
-			r.report(ctx, r.pass(ctx))
+			if err := r.pass(ctx); r.logged.Changed(err) && err != nil {
+				klog.FromContext(ctx).Error(err, "Certificates cannot be renewed; trying again, and going on with those that there are")
+			}
 		}
 	}
 }
@@ -84,17 +86,6 @@ func (r *renewal) writeKubeconfigs() error {
 		}
 	}
 	return nil
-}
-
-// report logs a problem when it is not the same as before.
-func (r *renewal) report(ctx context.Context, problem error) {
-	switch {
-	case problem == nil:
-		r.said = ""
-	case problem.Error() != r.said:
-		r.said = problem.Error()
-		klog.FromContext(ctx).Error(problem, "Certificates cannot be renewed; trying again, and going on with those that there are")
-	}
 }
 
 func (s *Server) extensionKubeconfig() string {

@@ -18,6 +18,8 @@ import (
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
+
+	"github.com/kube-annex/annex/internal/logonce"
 )
 
 // reloadInterval is the interval at which files are read.
@@ -32,8 +34,8 @@ type KeyPair struct {
 	certPEM, keyPEM []byte
 	listeners       []dynamiccertificates.Listener
 
-	// lastLogged is the last error in the log; only Run uses it.
-	lastLogged string
+	// logged is used by Run only.
+	logged logonce.Error
 }
 
 var (
@@ -111,12 +113,8 @@ func (p *KeyPair) Run(ctx context.Context, _ int) {
 func (p *KeyPair) reload(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithValues("certFile", p.certFile, "keyFile", p.keyFile)
 	changed, err := p.load()
-	switch {
-	case err != nil && err.Error() != p.lastLogged:
-		p.lastLogged = err.Error()
+	if p.logged.Changed(err) && err != nil {
 		logger.Error(err, "The serving certificate in the files cannot be used; serving with the last good one")
-	case err == nil:
-		p.lastLogged = ""
 	}
 	if !changed {
 		return

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	apiregistrationclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 
+	"github.com/kube-annex/annex/internal/logonce"
 	"github.com/kube-annex/annex/server/certificates/pki"
 	"github.com/kube-annex/annex/server/internal/options"
 )
@@ -45,8 +46,8 @@ type Certificate struct {
 	problem   error
 	listeners []dynamiccertificates.Listener
 
-	// said is the last problem in the log; only Run uses it, and what follows.
-	said string
+	// logged is used by Run only, like what follows.
+	logged logonce.Error
 	// signers are the authorities as they were last read, for while the host is away, and published reports whether the host was given them.
 	signers   []*pki.Signer
 	published bool
@@ -154,7 +155,9 @@ func (c *Certificate) pass(ctx context.Context) time.Duration {
 		return soon
 	}
 	if unpublished == nil && missing != nil {
-		c.notice(ctx, "The cluster does not send requests here yet; run `annex register`", "missing", strings.Join(missing, ", "))
+		if names := strings.Join(missing, ", "); c.logged.ChangedText("missing " + names) {
+			klog.FromContext(ctx).Info("The cluster does not send requests here yet; run `annex register`", "missing", names)
+		}
 		return soon
 	}
 	c.report(ctx, unpublished)
@@ -249,19 +252,7 @@ func (c *Certificate) report(ctx context.Context, problem error) {
 	c.mu.Lock()
 	c.problem = problem
 	c.mu.Unlock()
-	switch {
-	case problem == nil:
-		c.said = ""
-	case problem.Error() != c.said:
-		c.said = problem.Error()
+	if c.logged.Changed(problem) && problem != nil {
 		klog.FromContext(ctx).Error(problem, "The serving certificate cannot be kept up to date; trying again")
-	}
-}
-
-// notice logs once what is not a problem of this server.
-func (c *Certificate) notice(ctx context.Context, message string, details ...any) {
-	if said := fmt.Sprint(message, details); said != c.said {
-		c.said = said
-		klog.FromContext(ctx).Info(message, details...)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
 	"k8s.io/klog/v2"
+
+	"github.com/kube-annex/annex/internal/logonce"
 )
 
 const (
@@ -76,35 +78,32 @@ func (i *issuers) issuer(ctx context.Context, jwt apiserver.JWTAuthenticator) (a
 func (i *issuers) follow(ctx context.Context) {
 	ticker := time.NewTicker(rereadInterval)
 	defer ticker.Stop()
-	for said := ""; ; {
+	var logged logonce.Error
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		said = i.reread(ctx, said)
+		if err := i.reread(ctx); logged.Changed(err) && err != nil {
+			klog.FromContext(ctx).Error(err, "The authentication configuration has changed and cannot be used; the one before stays in force", "file", i.path)
+		}
 	}
 }
 
-// reread takes over what the file says now. It returns the mistake that it has told of, so as to tell it once.
-func (i *issuers) reread(ctx context.Context, said string) string {
-	logger := klog.FromContext(ctx)
+// reread replaces the configuration by that in the file, if that has changed.
+func (i *issuers) reread(ctx context.Context) error {
 	before := i.current.Load()
 	next, err := read(i.path, i.own)
-	if err == nil && next.content == before.file.content {
-		return ""
+	if err != nil || next.content == before.file.content {
+		return err
 	}
-	if err == nil {
-		var made *generation
-		if made, err = i.start(ctx, next); err == nil {
-			i.current.Store(made)
-			time.AfterFunc(takeover, before.stop)
-			logger.Info("The authentication configuration was read again", "file", i.path, "issuers", len(next.JWT))
-			return ""
-		}
+	started, err := i.start(ctx, next)
+	if err != nil {
+		return err
 	}
-	if err.Error() != said {
-		logger.Error(err, "The authentication configuration has changed and cannot be used; the one before stays in force", "file", i.path)
-	}
-	return err.Error()
+	i.current.Store(started)
+	time.AfterFunc(takeover, before.stop)
+	klog.FromContext(ctx).Info("The authentication configuration was read again", "file", i.path, "issuers", len(next.JWT))
+	return nil
 }

@@ -101,14 +101,14 @@ func TestChangesOfTheFile(t *testing.T) {
 	eventually(t, users, one.Token(t, nil))
 
 	write(t, o.ConfigFile, "kind: Nonsense")
-	if said := users.issuers.reread(t.Context(), ""); !strings.Contains(said, o.ConfigFile) {
-		t.Errorf("a broken file was told of as %q", said)
+	if err := users.issuers.reread(t.Context()); err == nil || !strings.Contains(err.Error(), o.ConfigFile) {
+		t.Errorf("reading a broken file again returned %v", err)
 	}
 	eventually(t, users, one.Token(t, nil))
 
 	write(t, o.ConfigFile, providertest.Configuration(two))
-	if said := users.issuers.reread(t.Context(), ""); said != "" {
-		t.Fatal(said)
+	if err := users.issuers.reread(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	eventually(t, users, two.Token(t, nil))
 	if _, ok, _ := users.AuthenticateToken(t.Context(), one.Token(t, nil)); ok {

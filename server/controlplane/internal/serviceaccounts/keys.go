@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/kube-annex/annex/internal/logonce"
 )
 
 // keysInterval is how often key files are read again, at most.
@@ -40,8 +42,7 @@ type keyFiles struct {
 	read     time.Time
 	contents [][]byte
 	keys     *keys
-	// said is the last problem in the log.
-	said string
+	logged   logonce.Error
 }
 
 // keys are what one state of the files holds.
@@ -70,11 +71,7 @@ func (f *keyFiles) current(ctx context.Context) *keys {
 		return f.keys
 	}
 	err := f.load()
-	switch {
-	case err == nil:
-		f.said = ""
-	case err.Error() != f.said:
-		f.said = err.Error()
+	if f.logged.Changed(err) && err != nil {
 		klog.FromContext(ctx).Error(err, "Keys of service account tokens cannot be used; going on with the last good ones")
 	}
 	return f.keys
