@@ -23,6 +23,7 @@ import (
 	"github.com/kube-annex/annex/controllers/leadership"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 	annexinformers "github.com/kube-annex/annex/generated/informers/externalversions"
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 const (
@@ -118,8 +119,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	leadership.Go(ctx, &running, func() { c.events.run(ctx) })
 	for range workers {
 		leadership.Go(ctx, &running, func() {
-			for c.workNext(ctx) {
-			}
+			workloop.Run(ctx, c.queue, c.reconcile, func(name string, err error) {
+				// After a conflict, what something else did is about to be seen.
+				if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+					logger.Error(err, "Cannot bring a balloon to its size; trying again", "node", name)
+				}
+			})
 		})
 	}
 	<-ctx.Done()
@@ -173,27 +178,4 @@ func slim(obj any) (any, error) {
 		object.ManagedFields = nil
 	}
 	return obj, nil
-}
-
-func (c *Controller) workNext(ctx context.Context) bool {
-	name, quit := c.queue.Get()
-	if quit {
-		return false
-	}
-	defer c.queue.Done(name)
-	after, err := c.reconcile(ctx, name)
-	switch {
-	case ctx.Err() != nil:
-	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		c.queue.AddRateLimited(name) // Something else was faster, and what it did is about to be seen.
-	case err != nil:
-		klog.FromContext(ctx).Error(err, "Cannot bring a balloon to its size; trying again", "node", name)
-		c.queue.AddRateLimited(name)
-	default:
-		c.queue.Forget(name)
-		if after > 0 {
-			c.queue.AddAfter(name, after)
-		}
-	}
-	return true
 }

@@ -90,7 +90,8 @@ func enqueue(queue workqueue.TypedRateLimitingInterface[string], old, service *a
 	queue.Add(service.Name)
 }
 
-// work asks each server by itself: one that hangs keeps nobody else waiting. It returns when the queue is shut down and all are done.
+// work asks each server in a goroutine of its own, and not in one of a few workers as with package workloop: one that hangs delays no other.
+// It returns when the queue is shut down and all are done.
 func (c *Controller) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) {
 	var working sync.WaitGroup
 	defer working.Wait()

@@ -19,16 +19,12 @@ import (
 	client "k8s.io/client-go/kubernetes/typed/certificates/v1"
 	listers "k8s.io/client-go/listers/certificates/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
-	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/server/controlplane/internal/controllers/controllerloop"
 )
 
 const (
-	// firstRetry and lastRetry bound how long it takes to try again after a failure.
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = time.Minute
 	// minValidity is the shortest life that a certificate gets.
 	minValidity = 10 * time.Minute
 )
@@ -56,36 +52,22 @@ func NewSigner(authority Authority, informer informers.CertificateSigningRequest
 
 // Run signs until the context ends.
 func (s *Signer) Run(ctx context.Context) error {
-	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "certificate_signer"})
-	enqueue := func(obj any) {
-		if csr := obj.(*certificatesv1.CertificateSigningRequest); waits(csr) {
-			queue.Add(csr.Name)
-		}
-	}
-	registration, err := s.informer.AddEventHandler(leadership.EventHandler(ctx, cache.ResourceEventHandlerFuncs{
-		AddFunc: enqueue, UpdateFunc: func(_, obj any) { enqueue(obj) },
-	}))
-	if err != nil {
-		queue.ShutDown()
-		return fmt.Errorf("follow CertificateSigningRequests: %w", err)
-	}
-	defer func() { _ = s.informer.RemoveEventHandler(registration) }()
-	defer context.AfterFunc(ctx, queue.ShutDown)()
-	for {
-		name, shutdown := queue.Get()
-		if shutdown {
+	return controllerloop.Loop{
+		Name: "certificate_signer",
+		Sources: []controllerloop.Source{{Informer: s.informer, Keys: func(obj any) []string {
+			if csr := obj.(*certificatesv1.CertificateSigningRequest); waits(csr) {
+				return []string{csr.Name}
+			}
 			return nil
-		}
-		if err := s.sync(ctx, name); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "A certificate could not be issued; trying again", "certificateSigningRequest", name)
-			queue.AddRateLimited(name)
-		} else {
-			queue.Forget(name)
-		}
-		queue.Done(name)
-	}
+		}}},
+		Reconcile: func(ctx context.Context, name string) error {
+			err := s.sync(ctx, name)
+			if err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "A certificate could not be issued; trying again", "certificateSigningRequest", name)
+			}
+			return err
+		},
+	}.Run(ctx)
 }
 
 // waits tells whether a request is approved and for this signer, and has no answer yet.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 const (
@@ -88,25 +89,8 @@ func (s Source) handler(queue workqueue.TypedInterface[string]) cache.ResourceEv
 }
 
 func (l Loop) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) {
-	for {
-		key, shutdown := queue.Get()
-		if shutdown {
-			return
-		}
-		if err := l.reconcile(ctx, key); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("Could not bring it into order; trying again", "queue", l.Name, "key", key, "reason", err.Error())
-			queue.AddRateLimited(key)
-		} else {
-			queue.Forget(key)
-		}
-		queue.Done(key)
-	}
-}
-
-// reconcile leaves alone what is still queued when the loop has been told to end.
-func (l Loop) reconcile(ctx context.Context, key string) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return l.Reconcile(ctx, key)
+	reconcile := func(ctx context.Context, key string) (time.Duration, error) { return 0, l.Reconcile(ctx, key) }
+	workloop.Run(ctx, queue, reconcile, func(key string, err error) {
+		klog.FromContext(ctx).V(2).Info("Could not bring it into order; trying again", "queue", l.Name, "key", key, "reason", err.Error())
+	})
 }

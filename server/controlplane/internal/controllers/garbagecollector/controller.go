@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 const (
@@ -107,20 +108,11 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 func (c *Controller) work(ctx context.Context) {
-	for {
-		next, shutdown := c.queue.Get()
-		if shutdown {
-			return
-		}
-		if err := c.decide(ctx, next); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("Object could not be collected or let go; trying again",
-				"resource", next.resource, "object", klog.KRef(next.namespace, next.name), "reason", err.Error())
-			c.queue.AddRateLimited(next)
-		} else {
-			c.queue.Forget(next)
-		}
-		c.queue.Done(next)
-	}
+	decide := func(ctx context.Context, o object) (time.Duration, error) { return 0, c.decide(ctx, o) }
+	workloop.Run(ctx, c.queue, decide, func(o object, err error) {
+		klog.FromContext(ctx).V(2).Info("Object could not be collected or let go; trying again",
+			"resource", o.resource, "object", klog.KRef(o.namespace, o.name), "reason", err.Error())
+	})
 }
 
 // decide does what is to be done about an object.

@@ -24,6 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 const (
@@ -99,7 +100,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer func() { _ = c.informer.RemoveEventHandler(registration) }()
 	var working sync.WaitGroup
 	for range workers {
-		leadership.Go(ctx, &working, func() { c.work(ctx, queue) })
+		leadership.Go(ctx, &working, func() {
+			workloop.Run(ctx, queue, c.attempt, func(name string, err error) {
+				klog.FromContext(ctx).V(2).Info("Namespace cannot be let go yet; trying again", "namespace", name, "reason", err.Error())
+			})
+		})
 	}
 	<-ctx.Done()
 	queue.ShutDown()
@@ -140,27 +145,5 @@ func (c *Controller) forget(obj any) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.seen, ns.UID)
-	}
-}
-
-func (c *Controller) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) {
-	for {
-		name, shutdown := queue.Get()
-		if shutdown {
-			return
-		}
-		after, err := c.attempt(ctx, name)
-		switch {
-		case ctx.Err() != nil:
-		case err != nil:
-			klog.FromContext(ctx).V(2).Info("Namespace cannot be let go yet; trying again", "namespace", name, "reason", err.Error())
-			queue.AddRateLimited(name)
-		case after > 0:
-			queue.Forget(name)
-			queue.AddAfter(name, after)
-		default:
-			queue.Forget(name)
-		}
-		queue.Done(name)
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/internal/workloop"
 	"github.com/kube-annex/annex/server/controlplane/internal/controllers/resourcediscovery"
 )
 
@@ -100,7 +101,11 @@ func (c *Controller) Run(ctx context.Context) error {
 		return nil
 	}
 	for range workers {
-		leadership.Go(ctx, &working, func() { c.work(ctx) })
+		leadership.Go(ctx, &working, func() {
+			workloop.Run(ctx, c.queue, c.reconcile, func(key string, err error) {
+				klog.FromContext(ctx).V(2).Info("What is used of a quota is not known; trying again", "quota", key, "reason", err.Error())
+			})
+		})
 	}
 	<-ctx.Done()
 	return nil
@@ -175,32 +180,6 @@ func (c *Controller) counting(kind schema.GroupResource, namespace string, after
 				c.queue.AddAfter(keyOf(quota), after)
 			}
 		}
-	}
-}
-
-func (c *Controller) work(ctx context.Context) {
-	for {
-		key, shutdown := c.queue.Get()
-		if shutdown {
-			return
-		}
-		if ctx.Err() == nil {
-			c.attempt(ctx, key)
-		}
-		c.queue.Done(key)
-	}
-}
-
-func (c *Controller) attempt(ctx context.Context, key string) {
-	again, err := c.reconcile(ctx, key)
-	if err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).V(2).Info("What is used of a quota is not known; trying again", "quota", key, "reason", err.Error())
-		c.queue.AddRateLimited(key)
-	} else {
-		c.queue.Forget(key)
-	}
-	if again > 0 {
-		c.queue.AddAfter(key, again)
 	}
 }
 

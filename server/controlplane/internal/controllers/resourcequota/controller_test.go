@@ -163,28 +163,24 @@ func TestAttempts(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		prepare func(c *counting)
-		want    []string
+		want    time.Duration
+		fails   bool
 	}{
-		"counted":                    {func(*counting) {}, nil},
-		"to be counted again":        {func(c *counting) { c.charge(1) }, []string{"ns/quota after 5m0s"}},
-		"not counted":                {func(c *counting) { c.failLists(errors.New("away")) }, []string{"ns/quota after an error"}},
-		"of a kind that is gone now": {func(c *counting) { c.failLists(apierrors.NewNotFound(corev1.Resource("secrets"), "")) }, []string{"ns/quota after 20ms"}},
+		"counted":                    {func(*counting) {}, 0, false},
+		"to be counted again":        {func(c *counting) { c.charge(1) }, 5 * time.Minute, false},
+		"not counted":                {func(c *counting) { c.failLists(errors.New("away")) }, 0, true},
+		"of a kind that is gone now": {func(c *counting) { c.failLists(apierrors.NewNotFound(corev1.Resource("secrets"), "")) }, 20 * time.Millisecond, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, queue := newNoted(t)
+			c, _ := newNoted(t)
 			tc.prepare(c)
-			queue.added = nil
-			c.attempt(t.Context(), "ns/quota")
-			queue.check(t, name, tc.want...)
+			got, err := c.reconcile(t.Context(), "ns/quota")
+			if got != tc.want || (err != nil) != tc.fails {
+				t.Errorf("reconcile returned %v, %v; want %v, and an error: %v", got, err, tc.want, tc.fails)
+			}
 		})
 	}
-	c, queue := newNoted(t)
-	c.failLists(errors.New("away"))
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	c.attempt(ended, "ns/quota")
-	queue.check(t, "after the end")
 }
 
 // TestObjectsAreWatched has the watch of a kind fail, and begin again, in a bubble.
