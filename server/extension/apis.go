@@ -22,7 +22,7 @@ import (
 	multiclusterregistry "github.com/kube-annex/annex/registry/multicluster"
 	noderegistry "github.com/kube-annex/annex/registry/node"
 	"github.com/kube-annex/annex/registry/resource"
-	"github.com/kube-annex/annex/server/featuregating/lifecycle"
+	"github.com/kube-annex/annex/server/featuregating"
 	"github.com/kube-annex/annex/server/internal/genericserver"
 )
 
@@ -82,7 +82,7 @@ type resources = map[schema.GroupVersionKind]schema.GroupVersionResource
 // apiServer is a server with all groups installed.
 type apiServer struct {
 	generic *genericapiserver.GenericAPIServer
-	engines *lifecycle.Engines
+	engines *featuregating.Engines
 }
 
 // build builds the server and installs its API groups. It starts nothing.
@@ -100,9 +100,9 @@ func (c CompletedConfig) build() (*apiServer, error) {
 	return &apiServer{generic: server, engines: engines}, nil
 }
 
-func (c CompletedConfig) install(server *genericapiserver.GenericAPIServer) (*lifecycle.Engines, error) {
+func (c CompletedConfig) install(server *genericapiserver.GenericAPIServer) (*featuregating.Engines, error) {
 	served, err := c.installGroups(server, deciders{
-		permits: c.gating.permits, joining: c.joining, reporters: lifecycle.NewReporters(c.host.CoordinationV1()), admit: c.generic.AdmissionControl,
+		permits: c.gating.permits, joining: c.joining, reporters: featuregating.NewReporters(c.host.CoordinationV1()), admit: c.generic.AdmissionControl,
 	})
 	if err != nil {
 		return nil, err

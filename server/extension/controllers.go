@@ -11,7 +11,7 @@ import (
 
 	"github.com/kube-annex/annex/featuregate"
 	"github.com/kube-annex/annex/server/etcd"
-	"github.com/kube-annex/annex/server/featuregating/lifecycle"
+	"github.com/kube-annex/annex/server/featuregating"
 	"github.com/kube-annex/annex/server/internal/genericserver"
 )
 
@@ -30,19 +30,19 @@ func NewReporter(gates basegate.MutableVersionedFeatureGate, component string, b
 	if err != nil {
 		return nil, err
 	}
-	return lifecycle.NewReporter(gates, gated(), component, id)
+	return featuregating.NewReporter(gates, gated(), component, id)
 }
 
 func (o *completedOptions) newReporter(instance string) (*featuregate.Gate, error) {
 	if gate, ok := o.Gates.(*featuregate.Gate); ok {
 		return gate, nil
 	}
-	return lifecycle.NewReporter(o.Gates, gated(), Name, instance)
+	return featuregating.NewReporter(o.Gates, gated(), Name, instance)
 }
 
 // newEngines returns the controllers of Features.
-func (c *Config) newEngines(served resources, loopback *rest.Config) (*lifecycle.Engines, error) {
-	return lifecycle.New(c.options.Lifecycle, lifecycle.Config{
+func (c *Config) newEngines(served resources, loopback *rest.Config) (*featuregating.Engines, error) {
+	return featuregating.NewEngines(c.options.Lifecycle, featuregating.Config{
 		Gates: c.reporter, Gated: gated(), Resources: served, Instance: c.instance, Loopback: loopback, Host: c.host,
 	})
 }

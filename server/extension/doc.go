@@ -12,7 +12,7 @@
 // controllers.go, run.go.
 //
 // What is gated is published, and may be written, while a Feature in the namespace annex-system permits it; see gating.go. Every replica
-// takes part in turning these Features on and off (server/featuregating/lifecycle), and keeps Leases on the host by which others know of it.
+// takes part in turning these Features on and off (server/featuregating), and keeps Leases on the host by which others know of it.
 //
 // Besides these, two things are written to the host by every replica, outside any term of controllers/leadership: the certificate
 // authorities that a replica serves under (server/certificates/rotation), and an annotation that tells the host when this replica has changed its

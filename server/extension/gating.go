@@ -13,7 +13,7 @@ import (
 	featuresv1alpha1 "github.com/kube-annex/annex/apis/features/v1alpha1"
 	nodev1alpha1 "github.com/kube-annex/annex/apis/node/v1alpha1"
 	featuresregistry "github.com/kube-annex/annex/registry/features"
-	"github.com/kube-annex/annex/server/featuregating/gatedresources"
+	"github.com/kube-annex/annex/server/featuregating"
 	"github.com/kube-annex/annex/server/featuregating/gates"
 	"github.com/kube-annex/annex/server/openapi"
 )
@@ -30,7 +30,7 @@ func gated() openapi.Gated {
 type gating struct {
 	permits   *featuresregistry.Permits
 	follower  *featuresregistry.Follower
-	resources *gatedresources.Resources
+	resources *featuregating.Resources
 	publisher *openapi.Publisher
 }
 
@@ -49,7 +49,7 @@ func newGating(gates featuregate.MutableVersionedFeatureGate, publisher *openapi
 		return ok && gates.Enabled(featuregate.Feature(gate))
 	})
 	g.follower = featuresregistry.NewFollower(g.permits)
-	g.resources = gatedresources.New(all.Resources, g.follower.Permission)
+	g.resources = featuregating.NewResources(all.Resources, g.follower.Permission)
 	g.follower.OnChange(g.resources.Update)
 	if g.publisher == nil {
 		permitted := g.resources.Published(g.follower.Permitted)

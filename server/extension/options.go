@@ -16,8 +16,8 @@ import (
 	"github.com/kube-annex/annex/internal/listbeforewatch"
 	"github.com/kube-annex/annex/registry/quantities"
 	"github.com/kube-annex/annex/server/certificates/rotation"
+	"github.com/kube-annex/annex/server/featuregating"
 	"github.com/kube-annex/annex/server/featuregating/gates"
-	"github.com/kube-annex/annex/server/featuregating/lifecycle"
 	"github.com/kube-annex/annex/server/internal/admission"
 	"github.com/kube-annex/annex/server/internal/options"
 	"github.com/kube-annex/annex/server/openapi"
@@ -44,7 +44,7 @@ type Options struct {
 	// ServiceResolver finds the services behind webhooks. Without it they are reached by their names in the cluster.
 	ServiceResolver webhook.ServiceResolver
 	// Lifecycle says what is done about features.
-	Lifecycle lifecycle.Options
+	Lifecycle featuregating.Options
 	// Hub is where the cluster's id is reserved before the cluster joins a set.
 	Hub hub.Options
 	// SharesLeaseStorage says that the host keeps its Leases in the etcd of this server, so that writes of leaders can be fenced
@@ -68,7 +68,7 @@ func NewOptions() *Options {
 		Authorization:  options.NewAuthorization(),
 		Audit:          options.NewAudit(),
 		Features:       options.NewFeatures(),
-		Lifecycle:      lifecycle.NewOptions(),
+		Lifecycle:      featuregating.NewOptions(),
 		Gates:          gates.New(),
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/kube-annex/annex/server/controllermanager"
 	"github.com/kube-annex/annex/server/extension"
-	"github.com/kube-annex/annex/server/featuregating/lifecycle"
+	"github.com/kube-annex/annex/server/featuregating"
 )
 
 // Unregister deletes what Register has made, in the reverse order. What bears one of the names and is someone else's stays,
@@ -135,7 +135,7 @@ func (c *Cluster) others(ctx context.Context, items []*item, namespace string) (
 				name := version.WithResource(resource.Name).GroupResource().String() + "/" + object.Name
 				// Leases of controllers, and those about features, stay behind; with the namespace they go.
 				lease := version.Group == coordinationv1.GroupName && resource.Name == "leases" &&
-					(controllermanager.OwnsLease(object.Name) || lifecycle.OwnsLease(object.Name))
+					(controllermanager.OwnsLease(object.Name) || featuregating.OwnsLease(object.Name))
 				if !expected[name] && !lease && len(object.OwnerReferences) == 0 {
 					found = append(found, name)
 				}

@@ -34,7 +34,7 @@ import (
 	"github.com/kube-annex/annex/registry/native/coordination"
 	"github.com/kube-annex/annex/registry/resource"
 	"github.com/kube-annex/annex/registry/resource/resourcetest"
-	serverlifecycle "github.com/kube-annex/annex/server/featuregating/lifecycle"
+	"github.com/kube-annex/annex/server/featuregating"
 	"github.com/kube-annex/annex/test/integration/gatedfields/api/v1alpha1"
 	"github.com/kube-annex/annex/test/integration/gatedfields/gates"
 	"github.com/kube-annex/annex/test/integration/gatedfields/server"
@@ -88,7 +88,7 @@ func startReplica(t testing.TB, s settings, etcd *clientv3.Client) replica {
 		t.Fatal(err)
 	}
 	widgets := server.Start(t, server.Options{
-		Reporters: serverlifecycle.NewReporters(client),
+		Reporters: featuregating.NewReporters(client),
 		Own:       map[string]bool{color: s.Value == featuresv1alpha1.ValueEnabled}, Prefix: s.Prefix, Etcd: etcd,
 		Around: func(permits resource.Permits) resource.Permits { return lingering{permits, s} },
 	})

@@ -29,7 +29,7 @@ import (
 	"github.com/kube-annex/annex/registry/features"
 	"github.com/kube-annex/annex/registry/resource"
 	"github.com/kube-annex/annex/registry/resource/resourcetest"
-	"github.com/kube-annex/annex/server/featuregating/gatedresources"
+	"github.com/kube-annex/annex/server/featuregating"
 	"github.com/kube-annex/annex/server/openapi"
 	"github.com/kube-annex/annex/test/integration/gatedfields/api/install"
 	"github.com/kube-annex/annex/test/integration/gatedfields/api/v1alpha1"
@@ -123,7 +123,7 @@ func Start(t testing.TB, options Options) *Server {
 		Fields:    v1alpha1.GatedFields(),
 		Resources: []openapi.Resource{{Gate: Claims, GroupVersionResource: ClaimResource}},
 	}
-	resources := gatedresources.New(gated.Resources, follower.Permission)
+	resources := featuregating.NewResources(gated.Resources, follower.Permission)
 	publisher := openapi.NewPublisher(gated, resources.Published(follower.Permitted))
 	follower.OnChange(func() {
 		resources.Update()

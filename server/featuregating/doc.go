@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lifecycle takes the server's features through their states (featuregate/lifecycle), in every replica of the extension
+// Package featuregating takes the server's features through their states (featuregate/lifecycle), in every replica of the extension
 // apiserver.
 //
 // Annex's own gates are Features of the namespace annex-system. They announce themselves: what server/featuregating/gates has is a Feature, and what
@@ -20,5 +20,9 @@
 //
 // The processes of Annex are reporters of their gates themselves; see reporter.go.
 //
+// Resources serves whole resources only while their features permit it. A resource whose feature is Off is hidden from discovery, requests for
+// it get 404, and watches of it end. While its feature is TurningOff it is served, and registry/resource (Kind.Gate) refuses new objects.
+// Resources of the legacy group, below /api, cannot be gated.
+//
 // This package is not a stable API.
-package lifecycle
+package featuregating

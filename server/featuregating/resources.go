@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package gatedresources
+package featuregating
 
 import (
 	"sync"
@@ -24,8 +24,8 @@ type Resources struct {
 	served map[string]chan struct{}
 }
 
-// New returns the resources with what their features permit now.
-func New(gated []openapi.Resource, permission func(gate string) resource.Permission) *Resources {
+// NewResources returns the resources with what their features permit now.
+func NewResources(gated []openapi.Resource, permission func(gate string) resource.Permission) *Resources {
 	r := &Resources{gates: map[schema.GroupVersionResource]string{}, permission: permission, served: map[string]chan struct{}{}}
 	for _, one := range gated {
 		r.gates[one.GroupVersionResource] = one.Gate

@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package featuregating
 
 import (
 	"context"
@@ -152,7 +152,7 @@ func TestAGatedKindWithoutAResourceIsAMistake(t *testing.T) {
 	t.Parallel()
 	unknown := field("FeatureCanary", "spec a", gatedfield.Drop)
 	unknown.Kind.Kind = "Other"
-	_, err := New(*parsed(t), configOf(t, moreGates(t), openapi.Gated{Fields: []gatedfield.Field{unknown}}))
+	_, err := NewEngines(*parsed(t), configOf(t, moreGates(t), openapi.Gated{Fields: []gatedfield.Field{unknown}}))
 	if err == nil || !strings.Contains(err.Error(), "FeatureCanary") || !strings.Contains(err.Error(), "Other") {
 		t.Errorf("got %v, want an error that names the gate and the kind", err)
 	}
@@ -168,7 +168,7 @@ func TestFlagsReachTheTasks(t *testing.T) {
 		tools = given
 		return []lifecycle.Task{{Name: "Prepare", Run: run}}, []lifecycle.Task{{Name: "TakeDown", Run: run}}
 	}}
-	e, err := New(*o, configOf(t, moreGates(t), openapi.Gated{Fields: []gatedfield.Field{field("FeatureCanary", "spec a", gatedfield.Reject)}}))
+	e, err := NewEngines(*o, configOf(t, moreGates(t), openapi.Gated{Fields: []gatedfield.Field{field("FeatureCanary", "spec a", gatedfield.Reject)}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestFlagsReachTheTasks(t *testing.T) {
 	if o = parsed(t, "--task-qps=0"); o.Tasks == nil {
 		o.Tasks = map[featuregate.Feature]Tasks{"FeatureCanary": func(given Tools) (on, off []lifecycle.Task) { tools = given; return nil, nil }}
 	}
-	if _, err = New(*o, configOf(t, moreGates(t), openapi.Gated{})); err != nil || tools.Limiter != nil || tools.AllowDataLoss {
+	if _, err = NewEngines(*o, configOf(t, moreGates(t), openapi.Gated{})); err != nil || tools.Limiter != nil || tools.AllowDataLoss {
 		t.Errorf("without limits the tools are %+v, %v", tools, err)
 	}
 }

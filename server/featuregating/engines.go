@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package featuregating
 
 import (
 	"context"
@@ -57,8 +57,8 @@ type Engines struct {
 	others []lifecycle.Options
 }
 
-// New returns the engines of a server, for valid options. They start nothing.
-func New(options Options, config Config) (*Engines, error) {
+// NewEngines returns the engines of a server, for valid options. They start nothing.
+func NewEngines(options Options, config Config) (*Engines, error) {
 	// Clients of the server itself are not told of each field that it drops; that is what they are for.
 	quiet := rest.CopyConfig(config.Loopback)
 	quiet.WarningHandler, quiet.WarningHandlerWithContext = nil, rest.NoWarnings{}
