@@ -26,8 +26,9 @@ import (
 const (
 	// requestTimeout is how long a request may take before it is made anew, at another replica perhaps.
 	requestTimeout = 10 * time.Second
-	// patience is how long a request is made again and again: all replicas may be away for some seconds.
-	patience = 60 * time.Second
+	// patience is how long a request is repeated, and how long stories wait for controllers. All replicas may be away for some seconds, and
+	// longer on a busy machine.
+	patience = 3 * time.Minute
 )
 
 func rawCodecs() runtime.NegotiatedSerializer {

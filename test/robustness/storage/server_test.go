@@ -71,7 +71,7 @@ func newControlPlanes(t testing.TB, dir string, replicas int, flags ...string) (
 		}
 		args := append([]string{
 			"controlplane", "--bind-address=" + loopback, "--secure-port=" + port,
-			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3500ms", "--leader-elect-retry-period=200ms",
+			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=2500ms", "--leader-elect-retry-period=200ms",
 		}, flags...)
 		servers = append(servers, newServer(t, name, dir, kubeconfig, append(args, identity.Flags...)...))
 		servers[i].idle = 850
