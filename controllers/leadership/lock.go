@@ -155,6 +155,9 @@ func (h *heldLease) reread(ctx context.Context, cause error) error {
 		h.duplicate = true
 		return fmt.Errorf("%w %s; run no copies of a running process, and edit no Lease that is held", errDuplicate, holderOf(current))
 	}
+	if current.ResourceVersion == h.lease.ResourceVersion { // so that another try may fail as well
+		return fmt.Errorf("the Lease is as it was: %s", cause.Error())
+	}
 	h.lease, h.newHolder = current, nil
 	return cause
 }
