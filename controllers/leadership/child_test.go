@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -35,6 +36,9 @@ var (
 	childLease      = flag.String("annex.lease", "", "for the tests themselves: the Lease of a child process")
 	childExits      = flag.Bool("annex.exit-on-loss", false, "for the tests themselves: the gate is off")
 )
+
+// childTimings leave a process that a busy machine holds up for seconds its Lease.
+var childTimings = leadership.Timings{LeaseDuration: 30 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: time.Second, StopTimeout: time.Minute}
 
 // say is how a child tells its parent.
 func say(words ...any) { _, _ = fmt.Fprintln(os.Stdout, words...) }
@@ -61,7 +65,7 @@ func runChild() error {
 // leadAsChild leads, and writes a ConfigMap all the time, until the process is ended.
 func leadAsChild(config *rest.Config) error {
 	o := leadership.NewOptions()
-	o.Client, o.Timings, o.Host, o.ExitOnLoss = config, quick, "child", *childExits
+	o.Client, o.Timings, o.Host, o.ExitOnLoss = config, childTimings, "child", *childExits
 	c, err := leadership.New(o, leadership.Group{
 		Name: "child", Lease: types.NamespacedName{Namespace: "default", Name: *childLease},
 		New: func(term *leadership.Term) ([]leadership.Runnable, error) {
@@ -157,9 +161,9 @@ func (c *child) said(prefix string) []string {
 	return out
 }
 
-func (c *child) await(timeout time.Duration, prefix string, n int) string {
+func (c *child) await(prefix string, n int) string {
 	c.t.Helper()
-	eventually(c.t, timeout, fmt.Sprintf("the child says %q %d times", prefix, n), func() (bool, any) {
+	eventually(c.t, soon, fmt.Sprintf("the child says %q %d times", prefix, n), func() (bool, any) {
 		return len(c.said(prefix)) >= n, c.said("")
 	})
 	return c.said(prefix)[n-1]
@@ -171,15 +175,15 @@ func TestTheGateDecidesWhetherALostLeaseEndsTheProcess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
-			p := newProxy(t)
-			c := startChild(t, "lead", "-annex.server", p.server.URL, "-annex.lease", s.lease.Name, fmt.Sprintf("-annex.exit-on-loss=%t", tc.exits))
-			c.await(startTimeout, "start", 1)
+			f, server := newProxy(t)
+			c := startChild(t, "lead", "-annex.server", server.URL, "-annex.lease", s.lease.Name, fmt.Sprintf("-annex.exit-on-loss=%t", tc.exits))
+			c.await("start", 1)
 			pid := c.command.Process.Pid
-			p.set(always(fault{cut: true}))
+			f.set(always(fault{cut: true}))
 			if tc.exits {
 				select {
 				case <-c.done:
-				case <-time.After(quick.LeaseDuration + soon):
+				case <-time.After(soon):
 					t.Fatal("the process goes on")
 				}
 				var exit *exec.ExitError
@@ -188,9 +192,9 @@ func TestTheGateDecidesWhetherALostLeaseEndsTheProcess(t *testing.T) {
 				}
 				return
 			}
-			c.await(quick.LeaseDuration+soon, "stop", 1)
-			p.set(nil)
-			c.await(quick.LeaseDuration+soon, "start", 2)
+			c.await("stop", 1)
+			f.set(nil)
+			c.await("start", 2)
 			if err := syscall.Kill(pid, 0); err != nil {
 				t.Errorf("the process %d has ended: %v", pid, err)
 			}
@@ -198,27 +202,51 @@ func TestTheGateDecidesWhetherALostLeaseEndsTheProcess(t *testing.T) {
 	}
 }
 
-func TestAKilledLeaderIsReplacedInTime(t *testing.T) {
+// rival starts an elector for which the Lease expires when the test calls expire.
+func (s *stage) rival() (b *candidate, expire func()) {
+	s.t.Helper()
+	var elapsed atomic.Int64
+	b = s.candidate("b", func(p *plan) {
+		p.options.Clock.Elapsed = func() time.Duration { return time.Duration(elapsed.Load()) }
+	})
+	return b, func() {
+		s.t.Helper()
+		eventually(s.t, soon, "b knows the holder", func() (bool, any) {
+			status := b.Statuses()[0]
+			return status.Holder != "", status
+		})
+		elapsed.Store(int64(childTimings.LeaseDuration - time.Millisecond))
+		b.role(leadership.Follower)
+		if len(s.all("build", "b")) > 0 {
+			s.t.Error("b has taken the Lease before it expired")
+		}
+		// Later than the expiry, since b may have learnt late of a renewal.
+		elapsed.Store(int64(3 * childTimings.LeaseDuration))
+		s.await(soon, "start", "b", 1)
+	}
+}
+
+func TestAKilledLeaderIsReplacedWhenItsLeaseExpires(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	c := startChild(t, "lead", "-annex.lease", s.lease.Name)
-	c.await(startTimeout, "start", 1)
-	s.candidate("b")
+	c.await("start", 1)
+	_, expire := s.rival()
 	s.renewals(1)
 	c.signal(syscall.SIGKILL)
-	s.await(quick.LeaseDuration+soon, "start", "b", 1)
+	expire()
 }
 
 func TestAPausedLeaderWritesNothingWhenItWakesUp(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	c := startChild(t, "lead", "-annex.lease", s.lease.Name)
-	first := strings.Fields(c.await(startTimeout, "start", 1))[1]
+	first := strings.Fields(c.await("start", 1))[1]
 	c.signal(syscall.SIGSTOP)
-	b := s.candidate("b")
-	s.await(quick.LeaseDuration+soon, "start", "b", 1)
+	b, expire := s.rival()
+	expire()
 	names := func() (out []string) {
-		list, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+		list, err := s.client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,11 +262,11 @@ func TestAPausedLeaderWritesNothingWhenItWakesUp(t *testing.T) {
 		t.Fatal("the child has written nothing")
 	}
 	c.signal(syscall.SIGCONT)
-	c.await(soon, "stop "+first, 1)
+	c.await("stop "+first, 1)
 	wantIn(t, "the refusal", strings.Join(c.said("refused "+first), "\n"), "term")
 	if after := len(names()); after != before {
 		t.Errorf("%d writes came late", after-before)
 	}
 	b.stop()
-	c.await(soon, "start", 2) // in the same process
+	c.await("start", 2) // in the same process
 }

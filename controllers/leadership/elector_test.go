@@ -46,7 +46,8 @@ type plan struct {
 	mux   leadership.Mux
 }
 
-func through(config *rest.Config) func(*plan) { return func(p *plan) { p.options.Client = config } }
+// as is for an elector with another client configuration than the stage's.
+func as(config *rest.Config) func(*plan) { return func(p *plan) { p.options.Client = config } }
 
 func working(f func(ctx context.Context, term *leadership.Term) error) func(*plan) {
 	return func(p *plan) { p.work = f }
@@ -72,11 +73,18 @@ func (s *stage) runner(who string, term *leadership.Term, work func(ctx context.
 	}}
 }
 
+// group is one that has the Lease of the stage.
+func (s *stage) group(who string, work func(ctx context.Context, term *leadership.Term) error) leadership.Group {
+	return leadership.Group{Name: s.lease.Name, Lease: s.lease, New: func(term *leadership.Term) ([]leadership.Runnable, error) {
+		return []leadership.Runnable{s.runner(who, term, work)}, nil
+	}}
+}
+
 // elector starts one.
 func (s *stage) candidate(who string, change ...func(*plan)) *candidate {
 	s.t.Helper()
 	p := &plan{options: leadership.NewOptions()}
-	p.options.Client, p.options.Timings, p.options.Host = admin, quick, who
+	p.options.Client, p.options.Clock, p.options.Timings, p.options.Host = s.config, s.clock, s.timings, who
 	p.options.DetectLeaks = true
 	p.options.Metrics = leadership.NewMetrics()
 	p.group = leadership.Group{Name: s.lease.Name, Lease: s.lease}
@@ -142,8 +150,19 @@ func (c *candidate) stop() {
 	c.cancel()
 	select {
 	case <-c.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(soon):
 		c.t.Errorf("%s did not end", c.who)
+	}
+}
+
+// awaitExit waits until the process would end, for a reason that contains the parts.
+func (c *candidate) awaitExit(parts ...string) {
+	c.t.Helper()
+	select {
+	case why := <-c.exits:
+		wantIn(c.t, "the reason", why.Error(), parts...)
+	case <-time.After(soon):
+		c.t.Fatal("the process does not end")
 	}
 }
 

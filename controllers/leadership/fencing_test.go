@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,10 +24,10 @@ import (
 )
 
 // recorded is a client configuration that notes requests for ConfigMaps.
-func recorded() (*rest.Config, func() []*http.Request) {
+func (s *stage) recorded() (*rest.Config, func() []*http.Request) {
 	var mu sync.Mutex
 	var requests []*http.Request
-	config := rest.CopyConfig(admin)
+	config := rest.CopyConfig(s.config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if strings.Contains(r.URL.Path, "/configmaps") {
@@ -71,8 +72,8 @@ func TestWritesOfATermNameIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
-			config, requests := recorded()
-			_, term, own := termOf(t, s, through(config), func(p *plan) { p.options.MarkWrites = tc.mark })
+			config, requests := s.recorded()
+			_, term, own := termOf(t, s, as(config), func(p *plan) { p.options.MarkWrites = tc.mark })
 			maps := own.CoreV1().ConfigMaps("default")
 			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: s.lease.Name}}
 			steps := []func() error{
@@ -133,75 +134,79 @@ func TestWritesOfATermNameIt(t *testing.T) {
 
 func TestNothingIsSentAfterTheTerm(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	config, requests := recorded()
-	a, _, own := termOf(t, s, through(config))
-	a.stop()
-	_, err := own.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: s.lease.Name}}, metav1.CreateOptions{})
-	if err == nil || !strings.Contains(err.Error(), "the term is over") {
-		t.Errorf("the write was answered %v", err)
-	}
-	if _, err = own.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); err == nil {
-		t.Error("the read was sent")
-	}
-	if len(requests()) > 0 {
-		t.Error("a request was sent after the term")
-	}
-	if got := a.metric("leader_election_late_writes_refused_total"); got != 1 {
-		t.Errorf("%v late writes were counted, want 1", got)
-	}
+	inBubble(t, func(t *testing.T, s *stage) {
+		config, requests := s.recorded()
+		a, _, own := termOf(t, s, as(config))
+		a.stop()
+		_, err := own.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: s.lease.Name}}, metav1.CreateOptions{})
+		if err == nil || !strings.Contains(err.Error(), "the term is over") {
+			t.Errorf("the write was answered %v", err)
+		}
+		if _, err = own.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); err == nil {
+			t.Error("the read was sent")
+		}
+		if len(requests()) > 0 {
+			t.Error("a request was sent after the term")
+		}
+		if got := a.metric("leader_election_late_writes_refused_total"); got != 1 {
+			t.Errorf("%v late writes were counted, want 1", got)
+		}
+	})
 }
 
 func TestNothingIsSentByAMachineThatWasSuspended(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	var slept atomic.Int64
-	began := time.Now()
-	config, requests := recorded()
-	_, _, own := termOf(t, s, through(config), func(p *plan) {
-		p.options.Clock.Elapsed = func() time.Duration { return time.Since(began) + time.Duration(slept.Load()) }
+	inBubble(t, func(t *testing.T, s *stage) {
+		var slept atomic.Int64
+		config, requests := s.recorded()
+		_, _, own := termOf(t, s, as(config), func(p *plan) {
+			p.options.Clock.Elapsed = func() time.Duration { return s.clock.Elapsed() + time.Duration(slept.Load()) }
+		})
+		slept.Store(int64(quick.LeaseDuration)) // nobody but the client has looked at the clock since
+		_, err := own.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: s.lease.Name}}, metav1.CreateOptions{})
+		if err == nil || !strings.Contains(err.Error(), "was not renewed in time") {
+			t.Errorf("the write was answered %v", err)
+		}
+		if len(requests()) > 0 {
+			t.Error("a request was sent after the term")
+		}
 	})
-	slept.Store(int64(quick.LeaseDuration)) // nobody but the client has looked at the clock since
-	_, err := own.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: s.lease.Name}}, metav1.CreateOptions{})
-	if err == nil || !strings.Contains(err.Error(), "was not renewed in time") {
-		t.Errorf("the write was answered %v", err)
-	}
-	if len(requests()) > 0 {
-		t.Error("a request was sent after the term")
-	}
 }
 
 func TestRequestsUnderWayAreCutOffWithTheTerm(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	p := newProxy(t)
-	a, _, own := termOf(t, s, through(p.config()))
-	p.set(of("POST", "/configmaps", fault{hole: true}))
-	watching, err := own.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer := make(chan error, 1)
-	go func() {
-		_, err := own.CoreV1().ConfigMaps("default").Create(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: s.lease.Name}}, metav1.CreateOptions{})
-		answer <- err
-	}()
-	throughout(t, quick.RetryPeriod, "the request is under way", func() (bool, any) { return len(answer) == 0, nil })
-	a.stop()
-	select {
-	case err := <-answer:
-		if err == nil {
-			t.Error("the request succeeded")
+	inBubble(t, func(t *testing.T, s *stage) {
+		p := newFaults()
+		a, _, own := termOf(t, s, through(p))
+		p.set(of("POST", "/configmaps", fault{hole: true}))
+		watching, err := own.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
 		}
-	case <-time.After(soon):
-		t.Fatal("the request goes on")
-	}
-	eventually(t, soon, "the watch is cut off", func() (bool, any) {
+		answer := make(chan error, 1)
+		go func() {
+			_, err := own.CoreV1().ConfigMaps("default").Create(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: s.lease.Name}}, metav1.CreateOptions{})
+			answer <- err
+		}()
+		if synctest.Wait(); len(answer) > 0 {
+			t.Fatal("the request is not under way")
+		}
+		a.stop()
 		select {
-		case _, open := <-watching.ResultChan():
-			return !open, nil
-		default:
-			return false, nil
+		case err := <-answer:
+			if err == nil {
+				t.Error("the request succeeded")
+			}
+		case <-time.After(soon):
+			t.Fatal("the request goes on")
 		}
+		eventually(t, soon, "the watch is cut off", func() (bool, any) {
+			select {
+			case _, open := <-watching.ResultChan():
+				return !open, nil
+			default:
+				return false, nil
+			}
+		})
 	})
 }

@@ -17,21 +17,14 @@ import (
 	"github.com/kube-annex/annex/controllers/leadership"
 )
 
-// unhurried are timings with which nothing happens within a test that polls, or that waits for a Lease to expire.
-func unhurried(p *plan) {
-	p.options.Timings = leadership.Timings{
-		LeaseDuration: time.Hour, RenewDeadline: 40 * time.Minute, RetryPeriod: 30 * time.Minute, StopTimeout: quick.StopTimeout,
-	}
-}
-
 func TestAReleaseNamesTheTermAndFollowersTakeItAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	leader := s.candidate("0", unhurried)
+	leader := s.candidate("0")
 	s.await(soon, "start", "0", 1)
 	for i := 1; i <= 5; i++ {
 		who := string(rune('0' + i))
-		follower := s.candidate(who, unhurried)
+		follower := s.candidate(who)
 		follower.role(leadership.Follower)
 		eventually(t, soon, "the follower knows the holder", func() (bool, any) {
 			status := follower.Statuses()[0]
@@ -58,7 +51,7 @@ func (s *stage) elect(who string) (stop func(), leads <-chan struct{}) {
 	started := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: s.lease.Namespace, Name: s.lease.Name}, Client: client.CoordinationV1(),
+			LeaseMeta: metav1.ObjectMeta{Namespace: s.lease.Namespace, Name: s.lease.Name}, Client: s.client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: who},
 		},
 		LeaseDuration: quick.LeaseDuration, RenewDeadline: quick.RenewDeadline, RetryPeriod: quick.RetryPeriod, ReleaseOnCancel: true,
@@ -83,88 +76,81 @@ func (s *stage) elect(who string) (stop func(), leads <-chan struct{}) {
 
 func TestALeaseIsSharedWithClientGo(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	ours := s.candidate("ours")
-	s.await(soon, "start", "ours", 1)
-	stopTheirs, theirs := s.elect("theirs")
-	s.renewals(4)
-	select {
-	case <-theirs:
-		t.Fatal("client-go has taken a Lease that is renewed")
-	default:
-	}
-	ours.stop()
-	select {
-	case <-theirs:
-	case <-time.After(soon):
-		t.Fatal("client-go does not take a Lease that was released")
-	}
-
-	again := s.candidate("again")
-	var held *coordinationv1.Lease
-	throughout(t, quick.LeaseDuration+time.Second, "client-go leads", func() (bool, any) {
-		held = s.get()
-		return holderOf(held) == "theirs" && len(s.all("build", "again")) == 0, held.Spec
-	})
-	again.role(leadership.Follower)
-	released := time.Now()
-	stopTheirs()
-	began := s.await(quick.LeaseDuration+soon, "start", "again", 1)
-	// client-go lets go while its work may go on, so its release does not count.
-	atLeast(t, "taking a Lease from client-go", began.at.Sub(released), quick.LeaseDuration/2)
-	again.stop()
-	if _, theirs = s.elect("afterwards"); true {
+	inBubble(t, func(t *testing.T, s *stage) {
+		ours := s.candidate("ours")
+		s.await(soon, "start", "ours", 1)
+		stopTheirs, theirs := s.elect("theirs")
+		s.renewals(4)
+		select {
+		case <-theirs:
+			t.Fatal("client-go has taken a Lease that is renewed")
+		default:
+		}
+		ours.stop()
 		select {
 		case <-theirs:
 		case <-time.After(soon):
 			t.Fatal("client-go does not take a Lease that was released")
 		}
-	}
+
+		again := s.candidate("again")
+		var held *coordinationv1.Lease
+		throughout(t, quick.LeaseDuration+time.Second, "client-go leads", func() (bool, any) {
+			held = s.get()
+			return holderOf(held) == "theirs" && len(s.all("build", "again")) == 0, held.Spec
+		})
+		again.role(leadership.Follower)
+		released := time.Now()
+		stopTheirs()
+		// client-go lets go while its work may go on, so its release does not count.
+		wantTook(t, "taking a Lease from client-go", s.await(soon, "start", "again", 1).at.Sub(released), quick.LeaseDuration)
+		again.stop()
+		if _, theirs = s.elect("afterwards"); true {
+			select {
+			case <-theirs:
+			case <-time.After(soon):
+				t.Fatal("client-go does not take a Lease that was released")
+			}
+		}
+	})
 }
 
 func TestARestartTakesItsOwnLeaseAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		owner  string
-		atOnce bool
-	}{"the same owner": {owner: "disk1", atOnce: true}, "another owner": {owner: "disk2"}, "no owner": {}, "a longer owner": {owner: "disk"}} {
+		owner string
+		want  time.Duration
+	}{
+		"the same owner": {"disk1", 0}, "another owner": {"disk2", quick.LeaseDuration}, "no owner": {"", quick.LeaseDuration},
+		"a longer owner": {"disk", quick.LeaseDuration},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
-			var clock handClock
-			s.hold("host_disk1.abcdefghij_3", quick.LeaseDuration)
-			a := s.candidate("a", clock.of, func(p *plan) { p.options.Owner = tc.owner })
-			if !tc.atOnce {
-				eventually(t, soon, "a knows the holder", func() (bool, any) {
-					status := a.Statuses()[0]
-					return status.Holder != "", status
-				})
-				clock.set(quick.LeaseDuration - time.Millisecond)
-				a.role(leadership.Follower)
-				if len(s.all("build", "")) > 0 {
-					t.Error("the Lease was taken before it expired")
-				}
-				clock.set(quick.LeaseDuration)
-			}
-			s.await(soon, "start", "a", 1) // the clock stands still
+			inBubble(t, func(t *testing.T, s *stage) {
+				began := time.Now()
+				s.hold("host_disk1.abcdefghij_3", quick.LeaseDuration)
+				s.candidate("a", func(p *plan) { p.options.Owner = tc.owner })
+				wantTook(t, "taking the Lease", s.await(soon, "start", "a", 1).at.Sub(began), tc.want)
+			})
 		})
 	}
 }
 
 func TestTwoCandidatesOfOneOwnerInAProcessHaveOneLeader(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	owned := func(p *plan) { p.options.Owner = "disk" }
-	a := s.candidate("a", owned)
-	holder := s.await(soon, "start", "a", 1).holder
-	b := s.candidate("b", owned)
-	s.renewals(2)
-	if lease := s.get(); holderOf(lease) != holder || len(s.all("build", "b")) > 0 {
-		t.Fatalf("the Lease of %s, who is at work, was taken: %v", holder, lease.Spec)
-	}
-	b.role(leadership.Follower)
-	a.stop()
-	if next := s.await(soon, "start", "b", 1).holder; next == holder {
-		t.Errorf("two candidates have the identity %s", holder)
-	}
+	inBubble(t, func(t *testing.T, s *stage) {
+		owned := func(p *plan) { p.options.Owner = "disk" }
+		a := s.candidate("a", owned)
+		holder := s.await(soon, "start", "a", 1).holder
+		b := s.candidate("b", owned)
+		s.renewals(2)
+		if lease := s.get(); holderOf(lease) != holder || len(s.all("build", "b")) > 0 {
+			t.Fatalf("the Lease of %s, who is at work, was taken: %v", holder, lease.Spec)
+		}
+		b.role(leadership.Follower)
+		a.stop()
+		if next := s.await(soon, "start", "b", 1).holder; next == holder {
+			t.Errorf("two candidates have the identity %s", holder)
+		}
+	})
 }

@@ -80,7 +80,7 @@ type footprint struct {
 func cycleAsChild(config *rest.Config) error {
 	registry, mux := metrics.NewKubeRegistry(), &paths{}
 	o := leadership.NewOptions()
-	o.Client, o.Timings, o.Host, o.Metrics = config, quick, "child", leadership.NewMetrics()
+	o.Client, o.Timings, o.Host, o.Metrics = config, unhurried, "child", leadership.NewMetrics()
 	o.DetectLeaks = true
 	if err := o.Metrics.Register(registry.Register); err != nil {
 		return err
@@ -112,13 +112,13 @@ func cycleAsChild(config *rest.Config) error {
 	cycle := func() error {
 		for _, step := range []func() error{
 			func() error {
-				return within10s("switch on", func(d <-chan time.Time) bool { return sendOr(switches, true, d) })
+				return inTime("switch on", func(d <-chan time.Time) bool { return sendOr(switches, true, d) })
 			},
-			func() error { return within10s("begin", func(d <-chan time.Time) bool { return receiveOr(works, d) }) },
+			func() error { return inTime("begin", func(d <-chan time.Time) bool { return receiveOr(works, d) }) },
 			func() error {
-				return within10s("switch off", func(d <-chan time.Time) bool { return sendOr(switches, false, d) })
+				return inTime("switch off", func(d <-chan time.Time) bool { return sendOr(switches, false, d) })
 			},
-			func() error { return within10s("end", func(d <-chan time.Time) bool { return receiveOr(ended, d) }) },
+			func() error { return inTime("end", func(d <-chan time.Time) bool { return receiveOr(ended, d) }) },
 		} {
 			if err := step(); err != nil {
 				return fmt.Errorf("%w; %v", err, c.Statuses())
@@ -164,8 +164,8 @@ func cycleAsChild(config *rest.Config) error {
 	return nil
 }
 
-func within10s(what string, f func(<-chan time.Time) bool) error {
-	timer := time.NewTimer(10 * time.Second)
+func inTime(what string, f func(<-chan time.Time) bool) error {
+	timer := time.NewTimer(soon)
 	defer timer.Stop()
 	if !f(timer.C) {
 		return fmt.Errorf("a term does not %s", what)
@@ -227,7 +227,7 @@ func cycleRunners(term *leadership.Term, works, ended chan<- struct{}) ([]leader
 
 // settle measures when what needs a moment to end has ended, or that is given up.
 func settle(c *leadership.Elector, registry metrics.KubeRegistry, mux *paths, want *footprint) (f footprint, err error) {
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(soon)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	// The leak detector and the watch of the Lease that has just ended are done after a second.
@@ -268,8 +268,8 @@ func TestALeakedGoroutineIsCountedAndNamed(t *testing.T) {
 			s := newStage(t)
 			over, listed := make(chan struct{}), make(chan struct{})
 			defer close(over)
-			p := newProxy(t) // so that the term dials a connection of its own, which outlives it
-			a := s.candidate("a", through(p.config()),
+			_, server := newProxy(t) // so that the term dials a connection of its own, which outlives it
+			a := s.candidate("a", as(&rest.Config{Host: server.URL, QPS: -1}),
 				working(func(ctx context.Context, term *leadership.Term) error {
 					own, err := kubernetes.NewForConfig(term.Client())
 					if err != nil {
@@ -308,7 +308,7 @@ func TestALeakedGoroutineIsCountedAndNamed(t *testing.T) {
 				})
 				return
 			}
-			a.awaitMetric(10*time.Second, 1, "leader_election_leaked_goroutines")
+			a.awaitMetric(soon, 1, "leader_election_leaked_goroutines")
 			eventually(t, soon, "the log names the goroutine", func() (bool, any) {
 				log := a.log.String()
 				return strings.Contains(log, "left goroutines behind") && strings.Contains(log, "ignoresItsContext"), log

@@ -101,7 +101,7 @@ func TestNewListsEveryMistake(t *testing.T) {
 func TestWithoutAServerNothingRuns(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	a := s.candidate("a", through(&rest.Config{Host: "http://127.0.0.1:1"}))
+	a := s.candidate("a", as(&rest.Config{Host: "http://127.0.0.1:1"}))
 	eventually(t, soon, "the status tells", func() (bool, any) {
 		status := a.Statuses()[0]
 		return status.Err != nil, status

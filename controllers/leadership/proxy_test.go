@@ -8,62 +8,83 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
-// fault is what the proxy does to a request.
+// fault is what happens to a request.
 type fault struct {
+	// delay is waited for before anything else.
+	delay time.Duration
 	// status is answered instead of passing the request on; 0 for none.
 	status int
-	// delay is waited for before the request is passed on.
-	delay time.Duration
 	// cut breaks the connection, and lose passes the request on and then breaks it.
 	cut, lose bool
-	// hole lets nothing through, in either direction, until the rules change.
+	// hole lets nothing through, in either direction, until the rule changes.
 	hole bool
 }
 
-// proxy stands between an elector and the server.
-type proxy struct {
-	server   *httptest.Server
-	upstream http.RoundTripper
-	target   string
+// faults is the transport of an elector, in which requests fail by a rule.
+type faults struct {
+	next     http.RoundTripper
+	requests atomic.Int64
 
 	mu      sync.Mutex
 	rule    func(*http.Request) fault
 	changed chan struct{}
 }
 
-func newProxy(t *testing.T) *proxy {
+// through makes the requests of an elector pass the faults.
+func through(f *faults) func(*plan) {
+	return func(p *plan) {
+		p.options.Client = rest.CopyConfig(p.options.Client)
+		f.next, p.options.Client.Transport = p.options.Client.Transport, f
+	}
+}
+
+func newFaults() *faults { return &faults{changed: make(chan struct{})} }
+
+// newProxy serves the control plane that all tests share through faults, for clients that need a connection.
+func newProxy(t *testing.T) (*faults, *httptest.Server) {
 	t.Helper()
-	upstream, err := rest.TransportFor(admin)
+	transport, err := rest.TransportFor(admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{upstream: upstream, target: strings.TrimPrefix(admin.Host, "https://"), changed: make(chan struct{})}
-	p.server = httptest.NewServer(p)
-	t.Cleanup(func() {
-		p.set(nil)
-		p.server.CloseClientConnections()
-		p.server.Close()
+	target, err := url.Parse(admin.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFaults()
+	f.next = transport
+	server := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: f, FlushInterval: -1,
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }, //nolint:forbidigo // breaks the connection
 	})
-	return p
+	t.Cleanup(func() {
+		f.set(nil)
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return f, server
 }
 
-func (p *proxy) config() *rest.Config { return &rest.Config{Host: p.server.URL, QPS: -1} }
-
-// set has requests, also those under way, judged by other rules; nil for none.
-func (p *proxy) set(rule func(*http.Request) fault) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rule = rule
-	close(p.changed)
-	p.changed = make(chan struct{})
+// set applies another rule to requests, also to those under way; nil is for none.
+func (f *faults) set(rule func(*http.Request) fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rule = rule
+	close(f.changed)
+	f.changed = make(chan struct{})
 }
 
 // always is the same fault for every request.
@@ -79,99 +100,84 @@ func of(methods, path string, f fault) func(*http.Request) fault {
 	}
 }
 
-func (p *proxy) judge(r *http.Request) (fault, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.rule == nil {
-		return fault{}, p.changed
+func (f *faults) judge(r *http.Request) (fault, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.rule == nil {
+		return fault{}, f.changed
 	}
-	return p.rule(r), p.changed
+	return f.rule(r), f.changed
 }
 
-// pass waits while the request is in a hole, and returns what else is to be done to it. False says that the client has gone.
-func (p *proxy) pass(r *http.Request) (fault, bool) {
+// pass waits while the request is in a hole, and returns the fault that the request has then.
+func (f *faults) pass(r *http.Request) (fault, error) {
 	for {
-		f, changed := p.judge(r)
-		if !f.hole {
-			return f, r.Context().Err() == nil
+		found, changed := f.judge(r)
+		switch {
+		case r.Context().Err() != nil:
+			return found, r.Context().Err()
+		case found.cut:
+			return found, io.EOF
+		case !found.hole:
+			return found, nil
 		}
 		select {
 		case <-changed:
 		case <-r.Context().Done():
-			return f, false
 		}
 	}
 }
 
-func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f, ok := p.pass(r)
-	if !ok || f.cut {
-		hangUp(w)
-		return
+// RoundTrip implements http.RoundTripper.
+func (f *faults) RoundTrip(r *http.Request) (*http.Response, error) {
+	f.requests.Add(1)
+	found, err := f.pass(r)
+	if err != nil {
+		return nil, err
 	}
-	if f.status != 0 {
-		answer(w, f.status)
-		return
+	if poll.Pause(r.Context(), found.delay); r.Context().Err() != nil {
+		return nil, r.Context().Err()
 	}
-	if f.delay > 0 {
-		timer := time.NewTimer(f.delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-r.Context().Done():
-			return
-		}
+	if found.status != 0 {
+		return refusal(r, found.status), nil
 	}
-	request := r.Clone(r.Context())
-	request.URL.Scheme, request.URL.Host, request.RequestURI = "https", p.target, ""
-	response, err := p.upstream.RoundTrip(request)
-	if err != nil || f.lose {
-		hangUp(w)
-		return
+	response, err := f.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
 	}
-	defer func() { _ = response.Body.Close() }()
-	p.answer(w, r, response)
+	if found.lose {
+		_ = response.Body.Close()
+		return nil, io.EOF
+	}
+	response.Body = &faultyBody{ReadCloser: response.Body, faults: f, request: r}
+	return response, nil
 }
 
-// answer passes the answer on, piece by piece, since it may be a watch.
-func (p *proxy) answer(w http.ResponseWriter, r *http.Request, response *http.Response) {
-	for name, values := range response.Header {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(response.StatusCode)
-	flush := http.NewResponseController(w)
-	_ = flush.Flush()
-	piece := make([]byte, 32<<10)
-	for {
-		n, err := response.Body.Read(piece)
-		if f, ok := p.pass(r); !ok || f.cut {
-			hangUp(w)
-			return
-		}
-		if _, writeErr := w.Write(piece[:n]); writeErr != nil || err != nil {
-			return
-		}
-		_ = flush.Flush()
-	}
+// faultyBody is the body of a response, which may be a watch.
+type faultyBody struct {
+	io.ReadCloser
+	faults  *faults
+	request *http.Request
 }
 
-// hangUp breaks the connection without an answer.
-func hangUp(w http.ResponseWriter) {
-	if connection, _, err := http.NewResponseController(w).Hijack(); err == nil {
-		_ = connection.Close()
+func (b *faultyBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if _, passErr := b.faults.pass(b.request); passErr != nil {
+		return 0, passErr
 	}
+	return n, err
 }
 
-// answer is a Status as an API server sends it.
-func answer(w http.ResponseWriter, code int) {
+// refusal is a Status as an API server sends it.
+func refusal(r *http.Request, code int) *http.Response {
 	reasons := map[int]string{
 		http.StatusForbidden: "Forbidden", http.StatusConflict: "Conflict", http.StatusInternalServerError: "InternalError",
 		http.StatusTooManyRequests: "TooManyRequests",
 	}
-	w.Header().Set("Content-Type", "application/json")
+	response := respond(r, code, io.NopCloser(strings.NewReader(fmt.Sprintf(
+		`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":"the proxy says so","code":%d}`, reasons[code], code))))
 	if code == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", "1")
+		response.Header.Set("Retry-After", "1")
 	}
-	w.WriteHeader(code)
-	_, _ = io.WriteString(w, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":"the proxy says so","code":%d}`, reasons[code], code))
+	return response
 }

@@ -9,42 +9,44 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/kube-annex/annex/controllers/leadership"
 )
 
-// quick are timings with which tests need not wait long.
+// quick are the timings of electors in bubbles.
 var quick = leadership.Timings{
-	LeaseDuration: 8 * time.Second, RenewDeadline: 6 * time.Second, RetryPeriod: 300 * time.Millisecond,
+	LeaseDuration: 9 * time.Second, RenewDeadline: 6 * time.Second, RetryPeriod: 300 * time.Millisecond,
 	StopTimeout: 2 * time.Second, BalanceAfter: time.Second,
 }
 
-// soon is within what happens that has to wait for little, on a busy machine.
-const soon = 30 * time.Second
-
-// handClock stands still until a test moves it. What electors decide by time does not depend on how busy the machine is then.
-type handClock struct{ elapsed atomic.Int64 }
-
-func (c *handClock) set(elapsed time.Duration) { c.elapsed.Store(int64(elapsed)) }
-
-// of has an elector go by the clock.
-func (c *handClock) of(p *plan) {
-	p.options.Clock.Elapsed = func() time.Duration { return time.Duration(c.elapsed.Load()) }
+// unhurried are the timings of electors outside bubbles: no Lease expires, and nothing is polled, while a test runs.
+var unhurried = leadership.Timings{
+	LeaseDuration: time.Hour, RenewDeadline: 40 * time.Minute, RetryPeriod: 30 * time.Minute, StopTimeout: 20 * time.Minute,
 }
+
+// soon is when a test gives up to wait for what needs no time of the Lease.
+const soon = 2 * time.Minute
 
 // stage is a Lease and those who work under it; two terms at work at a time fail the test.
 type stage struct {
 	t     *testing.T
 	lease types.NamespacedName
+	// config and client reach the server that has the Lease. clock and timings are those of the electors.
+	config  *rest.Config
+	client  kubernetes.Interface
+	clock   leadership.Clock
+	timings leadership.Timings
 
 	mu      sync.Mutex
 	working map[string]int
@@ -60,10 +62,38 @@ type event struct {
 	who, holder string
 }
 
+// newStage is on the control plane that all tests share. Nothing on it may depend on the time, which a busy machine takes from a test.
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	return &stage{t: t, lease: types.NamespacedName{Namespace: "default", Name: "t-" + rand.String(8)}, working: map[string]int{}, ended: map[string]bool{}}
+	return newStageOn(t, admin, leadership.Clock{}, unhurried)
 }
+
+// inBubble calls f with a stage in a bubble of synctest: time passes there only while everything waits, so that a test sees exactly when
+// something happens. No request leaves it.
+func inBubble(t *testing.T, f func(t *testing.T, s *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Helper()
+		began := time.Now()
+		clock := leadership.Clock{Now: time.Now, Elapsed: func() time.Duration { return time.Since(began) }}
+		f(t, newStageOn(t, newFakeAPI().config(), clock, quick))
+	})
+}
+
+func newStageOn(t *testing.T, config *rest.Config, clock leadership.Clock, timings leadership.Timings) *stage {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &stage{
+		t: t, lease: types.NamespacedName{Namespace: "default", Name: "t-" + rand.String(8)}, config: config, client: client, clock: clock, timings: timings,
+		working: map[string]int{}, ended: map[string]bool{},
+	}
+}
+
+// another is a stage with another Lease on the same server.
+func (s *stage) another() *stage { return newStageOn(s.t, s.config, s.clock, s.timings) }
 
 func (s *stage) note(what, who string, term *leadership.Term) {
 	s.mu.Lock()
@@ -124,16 +154,18 @@ func (s *stage) await(within time.Duration, what, who string, n int) event {
 
 func (s *stage) get() *coordinationv1.Lease {
 	s.t.Helper()
-	return getLease(s.t, s.lease)
-}
-
-func getLease(t *testing.T, name types.NamespacedName) *coordinationv1.Lease {
-	t.Helper()
-	lease, err := client.CoordinationV1().Leases(name.Namespace).Get(t.Context(), name.Name, metav1.GetOptions{})
+	lease, err := s.client.CoordinationV1().Leases(s.lease.Namespace).Get(s.t.Context(), s.lease.Name, metav1.GetOptions{})
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	return lease
+}
+
+func (s *stage) remove() {
+	s.t.Helper()
+	if err := s.client.CoordinationV1().Leases(s.lease.Namespace).Delete(s.t.Context(), s.lease.Name, metav1.DeleteOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // edit changes the Lease by hand.
@@ -142,7 +174,7 @@ func (s *stage) edit(change func(lease *coordinationv1.Lease)) {
 	eventually(s.t, soon, "the edit succeeds", func() (bool, any) {
 		lease := s.get()
 		change(lease)
-		_, err := client.CoordinationV1().Leases(s.lease.Namespace).Update(s.t.Context(), lease, metav1.UpdateOptions{})
+		_, err := s.client.CoordinationV1().Leases(s.lease.Namespace).Update(s.t.Context(), lease, metav1.UpdateOptions{})
 		return err == nil, err
 	})
 }
@@ -151,7 +183,7 @@ func (s *stage) edit(change func(lease *coordinationv1.Lease)) {
 func (s *stage) hold(holder string, duration time.Duration) {
 	s.t.Helper()
 	now := metav1.NowMicro()
-	if _, err := client.CoordinationV1().Leases(s.lease.Namespace).Create(s.t.Context(), &coordinationv1.Lease{
+	if _, err := s.client.CoordinationV1().Leases(s.lease.Namespace).Create(s.t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.lease.Namespace, Name: s.lease.Name},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: &holder, LeaseDurationSeconds: ptr.To(int32(duration / time.Second)), AcquireTime: &now, RenewTime: &now, LeaseTransitions: ptr.To[int32](7),
@@ -200,12 +232,11 @@ func throughout(t testing.TB, lasting time.Duration, what string, condition func
 	}
 }
 
-// atLeast has no upper bound: how much later something happens is the machine's affair.
-func atLeast(t testing.TB, what string, got, low time.Duration) {
+// wantTook is for bubbles, where times are exact.
+func wantTook(t testing.TB, what string, got, want time.Duration) {
 	t.Helper()
-	t.Logf("%s took %s", what, got.Round(time.Millisecond))
-	if got < low {
-		t.Errorf("%s took %s, want at least %s", what, got.Round(time.Millisecond), low)
+	if got != want {
+		t.Errorf("%s took %s, want %s", what, got, want)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestInformersOfATermDoNotSleepThroughItsEnd(t *testing.T) {
 					return next.RoundTrip(r)
 				})
 			})
-			_, term, _ := termOf(t, newStage(t), through(config))
+			_, term, _ := termOf(t, newStage(t), as(config))
 			client, err := kubernetes.NewForConfig(term.Client())
 			if err != nil {
 				t.Fatal(err)

@@ -52,147 +52,137 @@ func labelledGoroutines(with, without string) (int, error) {
 
 func TestALeaderStartsItsRunnersOnceAndAFollowerNothing(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	a := s.candidate("a")
-	s.await(soon, "start", "a", 1)
-	b := s.candidate("b")
-	s.renewals(2)
-	a.role(leadership.Leading)
-	eventually(t, soon, "b knows the holder", func() (bool, any) {
-		status := b.Statuses()[0]
-		return status.Role == leadership.Follower && strings.HasPrefix(status.Holder, "a_"), status
+	inBubble(t, func(t *testing.T, s *stage) {
+		a := s.candidate("a")
+		s.await(soon, "start", "a", 1)
+		b := s.candidate("b")
+		s.renewals(2)
+		a.role(leadership.Leading)
+		eventually(t, soon, "b knows the holder", func() (bool, any) {
+			status := b.Statuses()[0]
+			return status.Role == leadership.Follower && strings.HasPrefix(status.Holder, "a_"), status
+		})
+		for what, want := range map[string]int{"build": 1, "start": 1, "stop": 0} {
+			if got := s.all(what, ""); len(got) != want {
+				t.Errorf("there are %d %ss, want %d: %v", len(got), what, want, got)
+			}
+		}
+		for who, want := range map[string]bool{"a": true, "b": false} {
+			n, err := labelledGoroutines(`"leadership_group":"`+s.lease.Name+`", "leadership_runner":"worker", "leadership_term":"`+who, `"leadership_call"`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n > 0 != want {
+				t.Errorf("%s has %d goroutines of a term", who, n)
+			}
+		}
+		if a.metric("leader_election_master_status") != 1 || b.metric("leader_election_master_status") != 0 {
+			t.Error("the metric does not tell the leader")
+		}
 	})
-	for what, want := range map[string]int{"build": 1, "start": 1, "stop": 0} {
-		if got := s.all(what, ""); len(got) != want {
-			t.Errorf("there are %d %ss, want %d: %v", len(got), what, want, got)
-		}
-	}
-	for who, want := range map[string]bool{"a": true, "b": false} {
-		n, err := labelledGoroutines(`"leadership_group":"`+s.lease.Name+`", "leadership_runner":"worker", "leadership_term":"`+who, `"leadership_call"`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n > 0 != want {
-			t.Errorf("%s has %d goroutines of a term", who, n)
-		}
-	}
-	if a.metric("leader_election_master_status") != 1 || b.metric("leader_election_master_status") != 0 {
-		t.Error("the metric does not tell the leader")
-	}
 }
 
 func TestALeaseIsRenewedWhileRunnersStopAndReleasedAfterThat(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	finish := make(chan struct{})
-	a := s.candidate("a",
-		func(p *plan) { p.options.Timings.StopTimeout = time.Minute },
-		working(func(ctx context.Context, _ *leadership.Term) error {
-			<-ctx.Done()
-			<-finish
-			return nil
-		}))
-	holder := s.await(soon, "start", "a", 1).holder
-	s.candidate("b")
-	a.cancel()
-	s.await(soon, "told", "a", 1)
-	a.role(leadership.Stopping)
-	s.renewals(4) // more than a lease duration
-	if got := holderOf(s.get()); got != holder {
-		t.Errorf("the holder is %s while runners of %s stop", got, holder)
-	}
-	if started := s.all("build", "b"); len(started) > 0 {
-		t.Fatal("b has begun before a's runners returned")
-	}
-	close(finish)
-	s.await(soon, "start", "b", 1)
-	a.stop()
-	if a.err != nil {
-		t.Error(a.err)
-	}
+	inBubble(t, func(t *testing.T, s *stage) {
+		finish := make(chan struct{})
+		a := s.candidate("a",
+			func(p *plan) { p.options.Timings.StopTimeout = time.Minute },
+			working(func(ctx context.Context, _ *leadership.Term) error {
+				<-ctx.Done()
+				<-finish
+				return nil
+			}))
+		holder := s.await(soon, "start", "a", 1).holder
+		s.candidate("b")
+		a.cancel()
+		s.await(soon, "told", "a", 1)
+		a.role(leadership.Stopping)
+		s.renewals(4) // more than a lease duration
+		if got := holderOf(s.get()); got != holder {
+			t.Errorf("the holder is %s while runners of %s stop", got, holder)
+		}
+		if started := s.all("build", "b"); len(started) > 0 {
+			t.Fatal("b has begun before a's runners returned")
+		}
+		close(finish)
+		s.await(soon, "start", "b", 1)
+		a.stop()
+		if a.err != nil {
+			t.Error(a.err)
+		}
+	})
 }
 
 func TestARunnerInASlowAPICallKeepsTheLease(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	p := newProxy(t)
-	calling := make(chan struct{})
-	p.set(of(http.MethodPost, "/configmaps", fault{hole: true}))
-	a := s.candidate("a", through(p.config()),
-		func(p *plan) { p.options.Timings.StopTimeout = time.Minute },
-		working(func(ctx context.Context, term *leadership.Term) error {
-			slow, err := kubernetes.NewForConfig(term.Client())
-			if err != nil {
-				return err
-			}
-			close(calling)
-			_, err = slow.CoreV1().ConfigMaps("default").Create(context.WithoutCancel(ctx), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: s.lease.Name}}, metav1.CreateOptions{})
-			if err != nil {
-				t.Errorf("the slow call: %v", err)
-			}
-			return nil
-		}))
-	<-calling
-	s.candidate("b")
-	a.cancel()
-	s.await(soon, "told", "a", 1)
-	s.renewals(4)
-	if started := s.all("start", "b"); len(started) > 0 {
-		t.Fatal("b leads while a's call is under way")
-	}
-	p.set(nil)
-	s.await(soon, "start", "b", 1)
-	if _, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), s.lease.Name, metav1.GetOptions{}); err != nil {
-		t.Errorf("the write that was waited for: %v", err)
-	}
+	inBubble(t, func(t *testing.T, s *stage) {
+		p := newFaults()
+		calling := make(chan struct{})
+		p.set(of(http.MethodPost, "/configmaps", fault{hole: true}))
+		a := s.candidate("a", through(p),
+			func(p *plan) { p.options.Timings.StopTimeout = time.Minute },
+			working(func(ctx context.Context, term *leadership.Term) error {
+				slow, err := kubernetes.NewForConfig(term.Client())
+				if err != nil {
+					return err
+				}
+				close(calling)
+				_, err = slow.CoreV1().ConfigMaps("default").Create(context.WithoutCancel(ctx), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: s.lease.Name}}, metav1.CreateOptions{})
+				if err != nil {
+					t.Errorf("the slow call: %v", err)
+				}
+				return nil
+			}))
+		<-calling
+		s.candidate("b")
+		a.cancel()
+		s.await(soon, "told", "a", 1)
+		s.renewals(4)
+		if started := s.all("start", "b"); len(started) > 0 {
+			t.Fatal("b leads while a's call is under way")
+		}
+		p.set(nil)
+		s.await(soon, "start", "b", 1)
+		if _, err := s.client.CoreV1().ConfigMaps("default").Get(t.Context(), s.lease.Name, metav1.GetOptions{}); err != nil {
+			t.Errorf("the write that was waited for: %v", err)
+		}
+	})
 }
 
 func TestWorkIsCancelledAtTheRenewDeadlineAndStoppedBeforeTheLeaseExpires(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	p := newProxy(t)
-	var clock handClock
-	a := s.candidate("a", through(p.config()), clock.of)
-	s.await(soon, "start", "a", 1)
-	b := s.candidate("b", clock.of)
-	s.renewals(1)
-	eventually(t, soon, "b knows the holder", func() (bool, any) {
-		status := b.Statuses()[0]
-		return strings.HasPrefix(status.Holder, "a_"), status
+	inBubble(t, func(t *testing.T, s *stage) {
+		f := newFaults()
+		a := s.candidate("a", through(f))
+		s.await(soon, "start", "a", 1)
+		s.candidate("b")
+		s.renewals(1)
+		renewed := s.get().Spec.RenewTime.Time
+		f.set(always(fault{hole: true}))
+		wantTook(t, "stopping", s.await(soon, "stop", "a", 1).at.Sub(renewed), quick.RenewDeadline)
+		wantTook(t, "taking the Lease over", s.await(soon, "start", "b", 1).at.Sub(renewed), quick.LeaseDuration)
+		a.role(leadership.Follower)
 	})
-	p.set(always(fault{hole: true}))
-	clock.set(quick.RenewDeadline - time.Millisecond)
-	a.role(leadership.Leading)
-	clock.set(quick.RenewDeadline)
-	s.await(soon, "stop", "a", 1)
-	clock.set(quick.LeaseDuration - time.Millisecond)
-	b.role(leadership.Follower)
-	if started := s.all("build", "b"); len(started) > 0 {
-		t.Error("b has begun before the Lease expired")
-	}
-	// Later than the expiry, since b may have heard late of a renewal that was under way when the requests began to hang.
-	clock.set(3 * quick.LeaseDuration)
-	s.await(soon, "start", "b", 1)
-	a.role(leadership.Follower)
-	p.set(nil)
 }
 
 func TestALeaderThatLostItsLeaseLeadsAgain(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	p := newProxy(t)
-	a := s.candidate("a", through(p.config()))
-	first := s.await(soon, "start", "a", 1)
-	p.set(always(fault{cut: true}))
-	s.await(soon, "stop", "a", 1)
-	a.role(leadership.Follower)
-	p.set(nil)
-	second := s.await(soon, "start", "a", 2)
-	if first.holder == second.holder {
-		t.Errorf("two terms have the holder %s", first.holder)
-	}
-	a.awaitMetric(soon, 2, "leader_election_transitions_total")
-	a.awaitMetric(soon, 1, "leader_election_stop_duration_seconds")
+	inBubble(t, func(t *testing.T, s *stage) {
+		p := newFaults()
+		a := s.candidate("a", through(p))
+		first := s.await(soon, "start", "a", 1)
+		p.set(always(fault{cut: true}))
+		wantTook(t, "stopping", s.await(soon, "stop", "a", 1).at.Sub(first.at), quick.RenewDeadline)
+		a.role(leadership.Follower)
+		p.set(nil)
+		second := s.await(soon, "start", "a", 2)
+		if first.holder == second.holder {
+			t.Errorf("two terms have the holder %s", first.holder)
+		}
+		a.awaitMetric(soon, 2, "leader_election_transitions_total")
+		a.awaitMetric(soon, 1, "leader_election_stop_duration_seconds")
+	})
 }
 
 func TestAFailedTermIsReleasedCountedAndTriedAgain(t *testing.T) {
@@ -245,53 +235,57 @@ func TestAFailedTermIsReleasedCountedAndTriedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
-			builds := 0
-			c := s.candidate("a", building(func(term *leadership.Term) ([]leadership.Runnable, error) {
-				builds++ // terms follow each other
-				runnables := []leadership.Runnable{s.runner("a", term, nil)}
-				if builds > 1 {
-					return runnables, nil
+			inBubble(t, func(t *testing.T, s *stage) {
+				builds := 0
+				c := s.candidate("a", building(func(term *leadership.Term) ([]leadership.Runnable, error) {
+					builds++ // terms follow each other
+					runnables := []leadership.Runnable{s.runner("a", term, nil)}
+					if builds > 1 {
+						return runnables, nil
+					}
+					if tc.build != nil {
+						tc.build()
+					}
+					if tc.fails != nil {
+						runnables = append(runnables, leadership.Runnable{Name: "broken", Run: tc.fails}, leadership.Runnable{Name: "idle", Run: wait})
+					}
+					return runnables, tc.err
+				}))
+				ended := s.await(soon, "build", "a", 1)
+				c.role(leadership.BackingOff)
+				if started := len(s.all("start", "a")); tc.fails != nil && started != 1 || tc.fails == nil && started != 0 {
+					t.Errorf("%d runners were started", started)
 				}
-				if tc.build != nil {
-					tc.build()
+				if len(s.all("stop", "a")) != len(s.all("start", "a")) {
+					t.Error("a runner goes on after its term")
 				}
-				if tc.fails != nil {
-					runnables = append(runnables, leadership.Runnable{Name: "broken", Run: tc.fails}, leadership.Runnable{Name: "idle", Run: wait})
+				if lease := s.get(); holderOf(lease) != "" {
+					t.Errorf("the Lease is held by %s", holderOf(lease))
 				}
-				return runnables, tc.err
-			}))
-			ended := s.await(soon, "build", "a", 1)
-			c.role(leadership.BackingOff)
-			if started := len(s.all("start", "a")); tc.fails != nil && started != 1 || tc.fails == nil && started != 0 {
-				t.Errorf("%d runners were started", started)
-			}
-			if len(s.all("stop", "a")) != len(s.all("start", "a")) {
-				t.Error("a runner goes on after its term")
-			}
-			if lease := s.get(); holderOf(lease) != "" {
-				t.Errorf("the Lease is held by %s", holderOf(lease))
-			}
-			wantIn(t, "the status", c.Statuses()[0].String(), tc.says)
-			starts := len(s.all("start", "a"))
-			again := s.await(soon, "start", "a", starts+1)
-			atLeast(t, "the rest", again.at.Sub(ended.at), time.Second)
-			if got := c.metric("leader_election_term_failures_total"); got != 1 {
-				t.Errorf("%v failed terms were counted, want 1", got)
-			}
-			if got := c.metric("leader_election_runner_panics_total"); got != tc.panics {
-				t.Errorf("%v panics were counted, want %v", got, tc.panics)
-			}
+				wantIn(t, "the status", c.Statuses()[0].String(), tc.says)
+				starts := len(s.all("start", "a"))
+				again := s.await(soon, "start", "a", starts+1)
+				if rest := again.at.Sub(ended.at); rest < time.Second || rest > 1200*time.Millisecond {
+					t.Errorf("the next term begins after %s", rest)
+				}
+				if got := c.metric("leader_election_term_failures_total"); got != 1 {
+					t.Errorf("%v failed terms were counted, want 1", got)
+				}
+				if got := c.metric("leader_election_runner_panics_total"); got != tc.panics {
+					t.Errorf("%v panics were counted, want %v", got, tc.panics)
+				}
+			})
 		})
 	}
 }
 
 func TestTheRestAfterFailedTermsDoubles(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	c := s.candidate("a", working(func(context.Context, *leadership.Term) error {
-		return fmt.Errorf("a call of the runner was cancelled: %w", context.Canceled)
-	}))
-	s.await(soon, "start", "a", 3)
-	wantIn(t, "the log", c.log.String(), `pause="1s"`, `pause="2s"`)
+	inBubble(t, func(t *testing.T, s *stage) {
+		c := s.candidate("a", working(func(context.Context, *leadership.Term) error {
+			return fmt.Errorf("a call of the runner was cancelled: %w", context.Canceled)
+		}))
+		s.await(soon, "start", "a", 3)
+		wantIn(t, "the log", c.log.String(), `pause="1s"`, `pause="2s"`)
+	})
 }
