@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kube-annex/annex/internal/logonce"
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 // Lease is the Lease by which a process says that it lives. One goroutine at a time uses it.
@@ -49,33 +50,21 @@ const firstRetry = 200 * time.Millisecond
 // its error differs from the previous one.
 func (l *Lease) Run(ctx context.Context, c clock.Clock, interval, maxRetry time.Duration) {
 	logger := klog.FromContext(ctx).WithValues("lease", l.Name)
-	logged, retry := logonce.Error{}, min(firstRetry, maxRetry)
-	for ctx.Err() == nil {
-		wait := interval
+	var logged logonce.Error
+	renew := func(ctx context.Context) error {
 		renewal, cancel := context.WithTimeout(ctx, interval)
+		defer cancel()
 		err := l.Renew(renewal)
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			if logged.Changed(err) {
-				logger.Info("Could not renew the Lease of this process; trying again", "reason", err.Error())
-			}
-			wait, retry = retry, min(2*retry, maxRetry)
-		default:
-			if logged.Changed(nil) {
-				logger.Info("Renewed the Lease of this process again")
-			}
-			retry = min(firstRetry, maxRetry)
+		if err == nil && logged.Changed(nil) {
+			logger.Info("Renewed the Lease of this process again")
 		}
-		timer := c.NewTimer(wait)
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		return err
 	}
+	workloop.Repeat{Interval: interval, FirstRetry: min(firstRetry, maxRetry), LastRetry: maxRetry, Clock: c}.Run(ctx, renew, func(err error) {
+		if logged.Changed(err) {
+			logger.Info("Could not renew the Lease of this process; trying again", "reason", err.Error())
+		}
+	})
 }
 
 // Renew writes the Lease, and creates a missing one. It displaces another holder, such as a former process of the same name, unless Refuse

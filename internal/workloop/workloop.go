@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workloop reconciles the keys of a queue.
+// Package workloop repeats the work of controllers: of the keys of a queue, or all of it at once.
 package workloop
 
 import (

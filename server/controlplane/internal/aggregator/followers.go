@@ -16,6 +16,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 
+	"github.com/kube-annex/annex/internal/workloop"
 	"github.com/kube-annex/annex/server/controlplane/internal/aggregator/remoteservers"
 )
 
@@ -208,7 +209,7 @@ func (f *follower) wake() {
 func (f *follower) followDiscovery(ctx context.Context) {
 	var known discovered
 	asked := f.first
-	again(ctx, f.discovery, func() error {
+	again(ctx, f.discovery, func(ctx context.Context) error {
 		err := f.discover(ctx, &known)
 		if asked != nil {
 			close(asked)
@@ -220,29 +221,13 @@ func (f *follower) followDiscovery(ctx context.Context) {
 
 func (f *follower) followDocuments(ctx context.Context) {
 	var known string
-	again(ctx, f.documents, func() error { return f.readDocument(ctx, &known) })
+	again(ctx, f.documents, func(ctx context.Context) error { return f.readDocument(ctx, &known) })
 }
 
 // again asks now, when woken, and every so often, until the context ends.
-func again(ctx context.Context, woken <-chan struct{}, ask func() error) {
-	retry := firstRetry
-	for {
-		wait := refresh
-		if err := ask(); err != nil {
-			klog.FromContext(ctx).V(2).Info("Asking the server behind an APIService", "reason", err.Error())
-			wait, retry = retry, min(2*retry, refresh)
-		} else {
-			retry = firstRetry
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-woken:
-			retry = firstRetry
-		case <-timer.C:
-		}
-		timer.Stop()
-	}
+func again(ctx context.Context, woken <-chan struct{}, ask func(context.Context) error) {
+	repeat := workloop.Repeat{Interval: refresh, FirstRetry: firstRetry, LastRetry: refresh, Signals: woken}
+	repeat.Run(ctx, ask, func(err error) {
+		klog.FromContext(ctx).V(2).Info("Asking the server behind an APIService", "reason", err.Error())
+	})
 }

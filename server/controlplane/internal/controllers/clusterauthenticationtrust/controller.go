@@ -28,6 +28,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 const (
@@ -99,21 +101,17 @@ func (c *Controller) Run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { c.informer().RunWithContext(ctx) })
-	for retry := firstRetry; ctx.Err() == nil; {
-		wait := recheck
-		if err := c.sync(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("Whom this server trusts could not be published; trying again", "reason", err.Error())
-			wait, retry = retry, min(2*retry, lastRetry)
-		} else if err == nil {
+	publish := func(ctx context.Context) error {
+		err := c.sync(ctx)
+		if err == nil {
 			c.once.Do(func() { close(c.published) })
-			retry = firstRetry
 		}
-		select {
-		case <-ctx.Done():
-		case <-c.changed:
-		case <-time.After(wait):
-		}
+		return err
 	}
+	repeat := workloop.Repeat{Interval: recheck, FirstRetry: firstRetry, LastRetry: lastRetry, Signals: c.changed}
+	repeat.Run(ctx, publish, func(err error) {
+		klog.FromContext(ctx).V(2).Info("Whom this server trusts could not be published; trying again", "reason", err.Error())
+	})
 }
 
 // informer signals when somebody else changes or deletes the ConfigMap.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 const (
@@ -70,23 +71,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", handler.HasSyncedChecker()) {
 		return nil
 	}
-	c.wake()
-	var again <-chan time.Time
-	for retry := firstRetry; ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-c.changed:
-		case <-again:
-		}
-		again = nil
-		if err := c.aggregate(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("ClusterRoles could not be aggregated; trying again", "reason", err.Error())
-			again, retry = time.After(retry), min(2*retry, lastRetry)
-			continue
-		}
-		retry = firstRetry
-	}
+	workloop.Repeat{FirstRetry: firstRetry, LastRetry: lastRetry, Signals: c.changed}.Run(ctx, c.aggregate, func(err error) {
+		klog.FromContext(ctx).V(2).Info("ClusterRoles could not be aggregated; trying again", "reason", err.Error())
+	})
+	return nil
 }
 
 // aggregate writes the rules that differ. One role that cannot be written does not keep it from the others.

@@ -26,6 +26,8 @@ import (
 	client "k8s.io/client-go/kubernetes/typed/flowcontrol/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 const (
@@ -58,19 +60,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		return nil
 	}
-	for retry := firstRetry; ctx.Err() == nil; {
-		wait := recheck
-		if err := c.ensure(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("Flow control objects could not be brought up to date; trying again", "reason", err.Error())
-			wait, retry = retry, min(2*retry, lastRetry)
-		} else {
-			retry = firstRetry
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
-	}
+	workloop.Repeat{Interval: recheck, FirstRetry: firstRetry, LastRetry: lastRetry}.Run(ctx, c.ensure, func(err error) {
+		klog.FromContext(ctx).V(2).Info("Flow control objects could not be brought up to date; trying again", "reason", err.Error())
+	})
 	return nil
 }
 

@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 const (
@@ -55,20 +57,9 @@ func (c *Controller) Check(*http.Request) error {
 
 // Run keeps the namespaces until the context ends.
 func (c *Controller) Run(ctx context.Context) {
-	for retry := firstRetry; ctx.Err() == nil; {
-		wait := recheck
-		if err := c.ensure(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("System namespaces could not be created yet; trying again", "reason", err.Error())
-			wait, retry = retry, min(2*retry, lastRetry)
-		} else if err == nil {
-			c.once.Do(func() { close(c.exist) })
-			retry = firstRetry
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
-	}
+	workloop.Repeat{Interval: recheck, FirstRetry: firstRetry, LastRetry: lastRetry}.Run(ctx, c.ensure, func(err error) {
+		klog.FromContext(ctx).V(2).Info("System namespaces could not be created yet; trying again", "reason", err.Error())
+	})
 }
 
 func (c *Controller) ensure(ctx context.Context) error {
@@ -81,5 +72,6 @@ func (c *Controller) ensure(ctx context.Context) error {
 			return fmt.Errorf("create namespace %s: %w", name, err)
 		}
 	}
+	c.once.Do(func() { close(c.exist) })
 	return nil
 }
