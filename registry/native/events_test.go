@@ -32,7 +32,7 @@ import (
 	nativeopenapi "github.com/kube-annex/annex/generated/openapi/native"
 	"github.com/kube-annex/annex/registry/native"
 	"github.com/kube-annex/annex/registry/native/core"
-	"github.com/kube-annex/annex/registry/native/events"
+	"github.com/kube-annex/annex/registry/native/internal/events"
 	"github.com/kube-annex/annex/registry/resource"
 	"github.com/kube-annex/annex/registry/resource/resourcetest"
 )

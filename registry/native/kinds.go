@@ -16,14 +16,14 @@ import (
 
 	"github.com/kube-annex/annex/registry/native/admissionregistration"
 	"github.com/kube-annex/annex/registry/native/authentication"
-	"github.com/kube-annex/annex/registry/native/authorization"
-	"github.com/kube-annex/annex/registry/native/certificates"
 	"github.com/kube-annex/annex/registry/native/coordination"
 	"github.com/kube-annex/annex/registry/native/core"
-	"github.com/kube-annex/annex/registry/native/events"
-	"github.com/kube-annex/annex/registry/native/flowcontrol"
-	"github.com/kube-annex/annex/registry/native/rbac"
-	"github.com/kube-annex/annex/registry/native/storagemigration"
+	"github.com/kube-annex/annex/registry/native/internal/authorization"
+	"github.com/kube-annex/annex/registry/native/internal/certificates"
+	"github.com/kube-annex/annex/registry/native/internal/events"
+	"github.com/kube-annex/annex/registry/native/internal/flowcontrol"
+	"github.com/kube-annex/annex/registry/native/internal/rbac"
+	"github.com/kube-annex/annex/registry/native/internal/storagemigration"
 	"github.com/kube-annex/annex/registry/resource"
 )
 

@@ -15,7 +15,7 @@ import (
 	nativeopenapi "github.com/kube-annex/annex/generated/openapi/native"
 	"github.com/kube-annex/annex/registry/native"
 	"github.com/kube-annex/annex/registry/native/coordination"
-	"github.com/kube-annex/annex/registry/native/flowcontrol"
+	"github.com/kube-annex/annex/registry/native/internal/flowcontrol"
 	"github.com/kube-annex/annex/registry/resource"
 	"github.com/kube-annex/annex/registry/resource/resourcetest"
 )

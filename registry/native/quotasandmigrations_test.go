@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/kube-annex/annex/registry/native/core"
-	"github.com/kube-annex/annex/registry/native/storagemigration"
+	"github.com/kube-annex/annex/registry/native/internal/storagemigration"
 	"github.com/kube-annex/annex/registry/resource/resourcetest"
 )
 

@@ -21,9 +21,9 @@ import (
 	"github.com/kube-annex/annex/featuregate"
 	generatedopenapi "github.com/kube-annex/annex/generated/openapi"
 	multiclusterregistry "github.com/kube-annex/annex/registry/multicluster"
-	"github.com/kube-annex/annex/server/certificates/rotation"
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/internal/authentication"
+	"github.com/kube-annex/annex/server/internal/certificates/rotation"
 	"github.com/kube-annex/annex/server/internal/genericserver"
 	"github.com/kube-annex/annex/server/openapi"
 )

@@ -15,7 +15,7 @@
 // takes part in turning these Features on and off (server/featuregating), and keeps Leases on the host by which others know of it.
 //
 // Besides these, two things are written to the host by every replica, outside any term of controllers/leadership: the certificate
-// authorities that a replica serves under (server/certificates/rotation), and an annotation that tells the host when this replica has changed its
+// authorities that a replica serves under (server/internal/certificates/rotation), and an annotation that tells the host when this replica has changed its
 // OpenAPI (openapi.Announcer). Both say what is true of the replica itself, and in any order of writes the last one is right.
 //
 // This package is not a stable API.

@@ -15,10 +15,10 @@ import (
 	"github.com/kube-annex/annex/controllers/clusterclaims/hub"
 	"github.com/kube-annex/annex/internal/listbeforewatch"
 	"github.com/kube-annex/annex/registry/quantities"
-	"github.com/kube-annex/annex/server/certificates/rotation"
 	"github.com/kube-annex/annex/server/featuregating"
 	"github.com/kube-annex/annex/server/featuregating/gates"
 	"github.com/kube-annex/annex/server/internal/admission"
+	"github.com/kube-annex/annex/server/internal/certificates/rotation"
 	"github.com/kube-annex/annex/server/internal/options"
 	"github.com/kube-annex/annex/server/openapi"
 )

@@ -20,8 +20,8 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/kube-annex/annex/server/certificates/certfile"
 	"github.com/kube-annex/annex/server/certificates/pki"
+	"github.com/kube-annex/annex/server/internal/certificates/certfile"
 )
 
 // Serving says where and with which certificate a server listens for HTTPS.

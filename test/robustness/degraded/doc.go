@@ -31,11 +31,11 @@
 //	                                                                       server/standalone TestCertificatesAreRenewedWhileItRuns
 //	  of annex up itself, expired on disk                                  TestRestartWhileMuchIsBroken, server/certificates/pki TestRenewal
 //	  renewals that fail for a while                                       server/standalone TestRenewalsThatFailAreTriedAgain
-//	  of an extension apiserver that runs alone                            server/certificates/rotation TestReplicasRotateWithoutAGap
+//	  of an extension apiserver that runs alone                            server/internal/certificates/rotation TestReplicasRotateWithoutAGap
 //	  for an external etcd                                                 server/etcd TestClientCertificateIsReadAgain
 //	clock skew
 //	  certificates and tokens of another time                              TestBrokenParts/credentials, test/integration/controlplane TestBadTokensAreRefused
-//	  authorities made by a clock that was set back since                  server/certificates/pki TestRenewal, server/certificates/rotation TestAuthoritiesOfAFastClock
+//	  authorities made by a clock that was set back since                  server/certificates/pki TestRenewal, server/internal/certificates/rotation TestAuthoritiesOfAFastClock
 //	  leadership, which asks no clock but its own for how long             controllers/leadership TestTheTimeOfDayDoesNotMatter,
 //	                                                                       TestASuspendedMachineComesBackAsAFollower
 //	  Leases of replicas that are no more, from the future                 server/controlplane/internal/controllers/apiserverlease TestLeasesThatHaveRunOut

@@ -3,7 +3,7 @@
 
 // Package events serves the newer API of Events. They are the objects that the legacy group serves under the same name, in its Go type:
 // what is written through one group is read, watched and deleted through the other. The fields have other names here, and more is asked
-// of who writes. Who owns which field is known for the group of the last write alone, as with Kubernetes. It is not a stable API.
+// of who writes. Who owns which field is known for the group of the last write alone, as with Kubernetes.
 package events
 
 import (

@@ -5,7 +5,7 @@
 // signer answers.
 //
 // Three endpoints share the object. The resource's own sets the spec, once, with the name of who asked; /approval writes the conditions,
-// among them Approved and Denied; /status writes the certificate, and conditions other than these two. This package is not a stable API.
+// among them Approved and Denied; /status writes the certificate, and conditions other than these two.
 package certificates
 
 import (

@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storagemigration serves StorageVersionMigration. It is not a stable API.
+// Package storagemigration serves StorageVersionMigration.
 package storagemigration
 
 import (

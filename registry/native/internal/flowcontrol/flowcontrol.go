@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package flowcontrol serves FlowSchema and PriorityLevelConfiguration, by which this server and extension servers queue
-// requests. It is not a stable API.
+// requests.
 package flowcontrol
 
 import (

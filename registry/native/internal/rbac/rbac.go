@@ -5,7 +5,7 @@
 //
 // Nobody gives what he does not have: who writes a role or a binding must hold every right that it gives, unless he may escalate
 // the role or bind it. That is judged by the roles and bindings as they are in the store, so that it counts what was written just
-// before. What the rights allow is up to the authorizer; see server/controlplane/internal/rbac. This package is not a stable API.
+// before. What the rights allow is up to the authorizer; see server/controlplane/internal/rbac.
 package rbac
 
 import (

@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certfile serves certificates from files and reloads the files. It is not a stable API.
+// Package certfile serves certificates from files and reloads the files.
 //
 // It replaces dynamiccertificates.NewDynamicServingContentFromFiles, which watches inodes: that does not notice a symbolic link that is
 // replaced while its former target stays, as certbot does. It also starts goroutines in its constructor, and logs each failed attempt again.

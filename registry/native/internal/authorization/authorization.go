@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package authorization answers what somebody may do: SubjectAccessReview and its narrower relatives, and
-// SelfSubjectRulesReview. Nothing of it is stored. It is not a stable API.
+// SelfSubjectRulesReview. Nothing of it is stored.
 package authorization
 
 import (

@@ -16,5 +16,5 @@
 //
 // The CA bundle is compared at each pass, so one that someone else has broken is right again soon.
 //
-// This package is not a stable API.
+//
 package rotation
