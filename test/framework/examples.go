@@ -15,11 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Examples returns the objects of artifacts/examples in the order in which `kubectl apply -f` takes them. root is the
-// repository as seen from the test's directory.
+// Examples returns the objects of artifacts/examples, the cluster's own id first and the others in the order of `kubectl apply -f`. root
+// is the repository as seen from the test's directory.
 func Examples(t testing.TB, root string) []*unstructured.Unstructured {
 	t.Helper()
-	return objectsIn(t, filepath.Join(root, "artifacts", "examples", "*.yaml"))
+	id := objectsIn(t, filepath.Join(root, "artifacts", "examples", "own-id", "*.yaml"))
+	return append(id, objectsIn(t, filepath.Join(root, "artifacts", "examples", "*.yaml"))...)
 }
 
 // CreateOnlyExamples returns the objects that are answered and never stored.

@@ -23,8 +23,9 @@ func Kubectl(t *testing.T, root, kubeconfig string) {
 	for _, name := range []string{"v1alpha1.features.k8s.io", "v1alpha1.multicluster.k8s.io", "v1alpha1.node.k8s.io"} {
 		k.Want(t, regexp.QuoteMeta(name)+`\s+annex-system/annex-apiserver\s+True`, "get", "apiservices")
 	}
-	k.Want(t, `id\.k8s\.io created`, "apply", "-f", "artifacts/examples/")
-	k.Want(t, `id\.k8s\.io unchanged`, "apply", "-f", "artifacts/examples/")
+	k.Want(t, `id\.k8s\.io created`, "apply", "-f", "artifacts/examples/own-id/")
+	k.Want(t, `clusterset\.k8s\.io created`, "apply", "-f", "artifacts/examples/")
+	k.Want(t, `clusterset\.k8s\.io unchanged`, "apply", "-f", "artifacts/examples/")
 	k.Want(t, `^NAMESPACE\s+NAME\s+STATE\s+STABILITY\s+DEFAULT\s+SOURCE\s+USES\s+TASK\s+AGE`, "get", "features", "-A")
 	k.Want(t, `VERSION\s+SAFE-TO-UPGRADE`, "get", "feat", "-A", "-o", "wide")
 	k.Want(t, `^id\.k8s\.io\s+cluster-1\s+\d+s$`, "get", "clusterclaims")
