@@ -20,8 +20,8 @@ import (
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 	"github.com/kube-annex/annex/test/framework/cluster"
 	"github.com/kube-annex/annex/test/framework/poll"
-	"github.com/kube-annex/annex/test/robustness/load"
 	"github.com/kube-annex/annex/test/robustness/replicas"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 var rollings = flag.Int("rollings", 1, "how often replicas behind kube-apiserver are replaced one by one")
@@ -63,14 +63,14 @@ func TestReplicasAreReplacedOneByOne(t *testing.T) {
 	}
 	pool := replicas.New(addresses...)
 	followReplicas(t, pool, strings.TrimPrefix(authority[0], "--ca-file="))
-	register(t, pool.Balance(t).(*net.TCPAddr).Port, authority...)
+	register(t, pool.Balance(t).Port(), authority...)
 	for i, a := range all {
 		a.start(t)
 		poll.Eventually(t, patience, "a replica is ready", func(context.Context) error { return pool.Wants(addresses[i]) })
 	}
 	all[0].waitAvailable(t)
 
-	l := load.Start(t, load.Options{Seed: uint64(time.Now().UnixNano()), Objects: load.ClusterClaims(), Configs: []*rest.Config{host.Config}, Pause: 10 * time.Millisecond})
+	l := traffic.Start(t, traffic.Options{Seed: uint64(time.Now().UnixNano()), Objects: traffic.ClusterClaims(), Configs: []*rest.Config{host.Config}, Pause: 10 * time.Millisecond})
 	l.WaitFor(t, 50)
 	for range *rollings {
 		for i, a := range all {

@@ -4,7 +4,7 @@
 // Package claims proves that id.k8s.io and clusterset.k8s.io belong together, whoever writes them at the same time: the rules of
 // KEP-2149 about the lifespan of a cluster's id hold across replicas of the server, while replicas and etcd's leader are killed.
 //
-// Three replicas serve the claims from three etcd members, each a process of its own: the test's binary, started as one of them.
+// Three replicas serve the claims from three etcd members, each a process of its own; replicas are the test's binary.
 // Sixteen clients race in rounds. Half of them join and leave a set, the others make, change and delete the id, each with every
 // verb that can. Two checkers watch:
 //

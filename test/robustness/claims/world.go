@@ -28,13 +28,16 @@ import (
 	"github.com/kube-annex/annex/test/framework/poll"
 )
 
-// startTimeout is generous: everything starts at once.
-const startTimeout = time.Minute
+const (
+	root = "../../.."
+	// startTimeout is generous: everything starts at once.
+	startTimeout = time.Minute
+)
 
 // world is an etcd cluster and replicas that keep claims in it. They have a host that knows their clients.
 type world struct {
 	etcd     *clientv3.Client
-	members  []*process
+	members  *cluster.Etcd
 	replicas []*replica
 }
 
@@ -61,7 +64,7 @@ func startWorld(t testing.TB, members, replicas int, unguarded bool) *world {
 	}
 	w := &world{}
 	dir := t.TempDir()
-	servers := w.startMembers(t, binary, dir, members)
+	w.startMembers(t, filepath.Join(dir, "etcd"), members)
 	host := framework.Start(t)
 	authorities, err := pki.Open(filepath.Join(dir, "pki"))
 	if err != nil {
@@ -83,7 +86,7 @@ func startWorld(t testing.TB, members, replicas int, unguarded bool) *world {
 		name := "replica-" + strconv.Itoa(i)
 		r := &replica{process: &process{name: name, log: filepath.Join(dir, name+".log"), binary: binary, args: []string{
 			roleReplica, "-kubeconfig=" + host.Kubeconfig, "-port=" + strconv.Itoa(port), "-cert=" + serving.CertFile, "-key=" + serving.KeyFile,
-			"-servers=" + servers, "-unguarded=" + strconv.FormatBool(unguarded),
+			"-servers=" + w.members.Servers(), "-unguarded=" + strconv.FormatBool(unguarded),
 		}}}
 		// The replicas let those in whom their host lets in, and do not ask it what its administrators may do.
 		config := rest.CopyConfig(host.Config)
@@ -108,40 +111,21 @@ func startWorld(t testing.TB, members, replicas int, unguarded bool) *world {
 	return w
 }
 
-func (w *world) startMembers(t testing.TB, binary, dir string, members int) (servers string) {
+func (w *world) startMembers(t testing.TB, dir string, members int) {
 	t.Helper()
-	var clients, peers, initial []string
-	for i := range members {
-		for _, into := range []*[]string{&clients, &peers} {
-			port, err := cluster.FreePort()
-			if err != nil {
-				t.Fatal(err)
-			}
-			*into = append(*into, "http://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		}
-		initial = append(initial, fmt.Sprintf("etcd-%d=%s", i, peers[i]))
-	}
-	for i := range members {
-		name := "etcd-" + strconv.Itoa(i)
-		p := &process{name: name, log: filepath.Join(dir, name+".log"), binary: binary, args: []string{
-			roleMember, "-name=" + name, "-dir=" + filepath.Join(dir, name), "-client=" + clients[i], "-peer=" + peers[i],
-			"-cluster=" + strings.Join(initial, ","),
-		}}
-		if err := p.start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { p.current.Kill() })
-		w.members = append(w.members, p)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
 	}
 	var err error
-	if w.etcd, err = clientv3.New(clientv3.Config{Endpoints: clients, Logger: zap.NewNop()}); err != nil {
+	bin := filepath.Dir(framework.Build(t, "etcd", root, "go.etcd.io/etcd/server/v3"))
+	if w.members, err = cluster.StartEtcd(t.Context(), bin, dir, members); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.members.Stop)
+	if w.etcd, err = clientv3.New(clientv3.Config{Endpoints: strings.Split(w.members.Servers(), ","), Logger: zap.NewNop()}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.etcd.Close() })
-	if err := w.waitMembers(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return strings.Join(clients, ",")
 }
 
 func (p *process) start() (err error) {
@@ -174,27 +158,18 @@ func (r *replica) restart(ctx context.Context) error {
 	return r.waitReady(ctx)
 }
 
-// killLeader ends the member that leads, and starts it again. It returns when all members serve.
+// killLeader kills the member that leads, and starts it again. It returns when the member serves.
 func (w *world) killLeader(ctx context.Context) error {
-	for i, endpoint := range w.etcd.Endpoints() {
-		status, err := w.etcd.Status(ctx, endpoint)
-		if err != nil {
-			return fmt.Errorf("find etcd's leader: %w", err)
-		}
-		if status.Leader == status.Header.MemberId {
-			w.members[i].current.Kill()
-			if err := w.members[i].start(); err != nil {
-				return err
-			}
-			return w.waitMembers(ctx)
-		}
+	leader, err := w.members.Leader(ctx)
+	if err != nil {
+		return err
 	}
-	return errors.New("etcd has no leader")
+	return w.members.Restart(ctx, leader)
 }
 
 // waitMembers waits until all members agree on a leader.
 func (w *world) waitMembers(ctx context.Context) error {
-	err := poll.Until(ctx, startTimeout, func(ctx context.Context) error {
+	return poll.Until(ctx, startTimeout, func(ctx context.Context) error {
 		var leader uint64
 		for _, endpoint := range w.etcd.Endpoints() {
 			status, err := w.etcd.Status(ctx, endpoint)
@@ -202,17 +177,10 @@ func (w *world) waitMembers(ctx context.Context) error {
 				return err
 			}
 			if status.Leader == 0 || leader != 0 && status.Leader != leader {
-				return errors.New("there is no leader that all agree on")
+				return errors.New("etcd's members do not agree on a leader")
 			}
 			leader = status.Leader
 		}
 		return nil
 	})
-	if err != nil {
-		err = fmt.Errorf("etcd does not serve: %w", err)
-		for _, m := range w.members {
-			err = fmt.Errorf("%w; %s", err, m.tail())
-		}
-	}
-	return err
 }

@@ -4,46 +4,64 @@
 package features_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/featuregate/lifecycle"
+	"github.com/kube-annex/annex/test/robustness/faults"
 )
+
+// way is the connection of a replica to etcd.
+type way struct {
+	*faults.Proxy
+	// late is how many writes of the gated field were sent while the way was held.
+	late atomic.Int64
+}
+
+// newWay leads to an etcd at a socket until the test ends.
+func newWay(t *testing.T, endpoint string) *way {
+	t.Helper()
+	w := &way{Proxy: faults.NewProxy(t, "unix", strings.TrimPrefix(endpoint, "unix://"))}
+	w.OnHeld = func(content []byte) { w.late.Add(int64(bytes.Count(content, []byte(paint)))) }
+	return w
+}
 
 // fault is what happens to a replica while a feature is turned off.
 type fault struct {
 	settings settings
-	begin    func(c *child, way *network)
-	end      func(c *child, way *network)
+	begin    func(c *child, way *way)
+	end      func(c *child, way *way)
 	// caught tells how many writes it has caught on their way from the permit to the store.
-	caught func(c *child, way *network) int64
+	caught func(c *child, way *way) int64
 }
 
 var (
 	// paused is a replica that is halted in the middle of writes.
 	paused = fault{
 		settings: settings{Linger: 300 * time.Millisecond},
-		begin:    func(c *child, _ *network) { c.signal(syscall.SIGSTOP) },
-		end:      func(c *child, _ *network) { c.signal(syscall.SIGCONT) },
-		caught:   func(c *child, _ *network) int64 { return int64(strings.Count(c.process.Log(), late)) },
+		begin:    func(c *child, _ *way) { c.signal(syscall.SIGSTOP) },
+		end:      func(c *child, _ *way) { c.signal(syscall.SIGCONT) },
+		caught:   func(c *child, _ *way) int64 { return int64(strings.Count(c.process.Log(), late)) },
 	}
 	// heldUp is a replica whose transactions arrive when all is over.
 	heldUp = fault{
 		settings: settings{Linger: 20 * time.Millisecond},
-		begin:    func(_ *child, way *network) { way.hold() },
-		end:      func(_ *child, way *network) { way.release() },
-		caught:   func(_ *child, way *network) int64 { return way.late.Load() },
+		begin:    func(_ *child, way *way) { way.Hold() },
+		end:      func(_ *child, way *way) { way.Release() },
+		caught:   func(_ *child, way *way) int64 { return way.late.Load() },
 	}
 	// cutOff is a replica whose connections break, and which finds no others.
 	cutOff = fault{
 		settings: settings{Linger: 20 * time.Millisecond},
-		begin:    func(_ *child, way *network) { way.disconnect() },
-		end:      func(_ *child, way *network) { way.reconnect() },
+		begin:    func(_ *child, way *way) { way.Disconnect() },
+		end:      func(_ *child, way *way) { way.Reconnect() },
 	}
 )
 
@@ -86,7 +104,7 @@ func TestWritesBehindASweepAreFound(t *testing.T) {
 // often that was. A round in which the fault has caught no write on its way shows nothing and is repeated, a few times at most.
 func (s *stage) turnOffDuring(fault fault, random *rand.Rand) (h *history, times int) {
 	s.t.Helper()
-	way := newNetwork(s.t, s.etcd.Endpoints()[0])
+	way := newWay(s.t, s.etcd.Endpoints()[0])
 	well := s.start(settings{Instance: "well", Value: disabled, Dynamic: true, Lease: shortLease}, nil)
 	with := fault.settings
 	with.Instance, with.Value, with.Dynamic, with.Lease = "faulty", disabled, true, shortLease

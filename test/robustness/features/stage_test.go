@@ -70,11 +70,11 @@ type child struct {
 }
 
 // start starts a replica and waits until it serves. It ends with the test. Nil is the direct way to etcd.
-func (s *stage) start(settings settings, way *network) *child {
+func (s *stage) start(settings settings, way *way) *child {
 	s.t.Helper()
 	settings.Etcd, settings.Prefix = s.etcd.Endpoints()[0], s.prefix
 	if way != nil {
-		settings.Etcd = way.endpoint()
+		settings.Etcd = "http://" + way.Address()
 	}
 	if settings.Version == "" {
 		settings.Version = "v1.0.0"

@@ -8,9 +8,13 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"net/http"
 	"sync"
+	"testing"
 	"time"
+
+	"github.com/kube-annex/annex/test/robustness/faults"
 )
 
 // ProbeInterval is how often replicas are asked. A shutdown delay is to be a multiple of it.
@@ -88,4 +92,16 @@ func (p *Pool) Choose() (string, error) {
 		}
 	}
 	return "", errors.New("no replica is ready")
+}
+
+// Balance leads connections to ready replicas until the test ends. A connection stays with its replica.
+func (p *Pool) Balance(t *testing.T) *faults.Proxy {
+	t.Helper()
+	return faults.NewBalancer(t, func() (net.Conn, error) {
+		address, err := p.Choose()
+		if err != nil {
+			return nil, err
+		}
+		return net.Dial("tcp", address)
+	})
 }

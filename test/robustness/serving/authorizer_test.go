@@ -24,7 +24,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kube-annex/annex/test/framework/poll"
-	"github.com/kube-annex/annex/test/robustness/load"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 // sluggish passes requests on to a host, and lets those that ask whether somebody may do something wait.
@@ -114,9 +114,9 @@ func TestTheAuthorizerIsSlow(t *testing.T) {
 	if a := known.ask(t.Context()); a.code != http.StatusOK {
 		t.Fatal(a.err)
 	}
-	l := load.Start(t, load.Options{
-		Seed: seed, Objects: load.ClusterClaims(), Configs: []*rest.Config{e.to(u.config)}, Clients: 4, Keys: 4,
-		Goroutines: map[string]func(context.Context) (int, error){"extension": load.Goroutines(e.to(u.config))},
+	l := traffic.Start(t, traffic.Options{
+		Seed: seed, Objects: traffic.ClusterClaims(), Configs: []*rest.Config{e.to(u.config)}, Clients: 4, Keys: 4,
+		Goroutines: map[string]func(context.Context) (int, error){"extension": traffic.Goroutines(e.to(u.config))},
 	})
 	l.WaitFor(t, 5)
 

@@ -18,8 +18,8 @@ import (
 
 	"github.com/kube-annex/annex/test/framework/cluster"
 	"github.com/kube-annex/annex/test/framework/poll"
-	"github.com/kube-annex/annex/test/robustness/load"
 	"github.com/kube-annex/annex/test/robustness/replicas"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 // TestCertificateFilesAreBad puts into the files with the serving certificate and the authority of clients what is none. The server goes on
@@ -49,9 +49,9 @@ func TestCertificateFilesAreBad(t *testing.T) {
 	poll.Eventually(t, patience, "the control plane is ready", func(ctx context.Context) error {
 		return errors.Join(p.alive(), client.Discovery().RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error())
 	})
-	l := load.Start(t, load.Options{
-		Seed: seed, Objects: load.ConfigMaps("default"), Configs: []*rest.Config{as("client-ca")}, Clients: 4, Keys: 4,
-		Goroutines: map[string]func(context.Context) (int, error){"controlplane": load.Goroutines(as("client-ca"))},
+	l := traffic.Start(t, traffic.Options{
+		Seed: seed, Objects: traffic.ConfigMaps("default"), Configs: []*rest.Config{as("client-ca")}, Clients: 4, Keys: 4,
+		Goroutines: map[string]func(context.Context) (int, error){"controlplane": traffic.Goroutines(as("client-ca"))},
 	})
 	l.WaitFor(t, 10)
 

@@ -12,8 +12,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/kube-annex/annex/test/robustness/load"
+	"github.com/kube-annex/annex/test/robustness/faults"
 	"github.com/kube-annex/annex/test/robustness/report"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 // quickPing is how soon clients of the quick form notice a connection that has gone silent. client-go's own take 45 s.
@@ -48,16 +49,16 @@ func TestConnectionsAreCut(t *testing.T) {
 			t.Parallel()
 			seed, random := seeded(t)
 			u := startUp(t, "")
-			between := newWay(t, address(u.config))
-			l := load.Start(t, load.Options{
-				Seed: seed, Objects: objects, Configs: []*rest.Config{separate(u.config, between.address())},
-				Goroutines: map[string]func(context.Context) (int, error){"annex": load.Goroutines(u.config)},
+			between := faults.NewProxy(t, "tcp", address(u.config))
+			l := traffic.Start(t, traffic.Options{
+				Seed: seed, Objects: objects, Configs: []*rest.Config{separate(u.config, between.Address())},
+				Goroutines: map[string]func(context.Context) (int, error){"annex": traffic.Goroutines(u.config)},
 			})
 			l.WaitFor(t, 20)
 			cuts, slowest := quickOr(5, 100), time.Duration(0)
 			for range cuts {
 				l.WaitFor(t, random.IntN(20))
-				if between.cut() == 0 {
+				if between.Cut() == 0 {
 					t.Error("there was nothing to cut")
 				}
 				slowest = max(slowest, l.Recovered(t, patience))
@@ -77,33 +78,33 @@ func TestConnectionsGoSilent(t *testing.T) {
 			t.Parallel()
 			seed, _ := seeded(t)
 			u := startUp(t, "")
-			between := newWay(t, address(u.config))
-			config := separate(u.config, between.address())
+			between := faults.NewProxy(t, "tcp", address(u.config))
+			config := separate(u.config, between.Address())
 			limit := 45 * time.Second
 			if !report.Full() {
 				config, limit = pinging(t, config), 2*quickPing
 			}
-			l := load.Start(t, load.Options{
+			l := traffic.Start(t, traffic.Options{
 				Seed: seed, Objects: objects, Configs: []*rest.Config{config}, RequestTimeout: limit + patience,
-				Goroutines: map[string]func(context.Context) (int, error){"annex": load.Goroutines(u.config)},
+				Goroutines: map[string]func(context.Context) (int, error){"annex": traffic.Goroutines(u.config)},
 			})
 			l.WaitFor(t, 20)
 			for range quickOr(1, 3) {
-				silent := between.silence()
+				silent := between.Silence()
 				took := l.Recovered(t, limit+patience)
 				t.Logf("%d connections silent; all clients had written and read and all watchers had seen it %s later", silent, took.Round(time.Millisecond))
 			}
-			between.cut()
+			between.Cut()
 			l.Verdict(t)
 		})
 	}
 }
 
 // sides are kinds behind the aggregator and, in full, of the control plane.
-func sides() map[string]load.Objects {
-	out := map[string]load.Objects{"aggregated": load.ClusterClaims()}
+func sides() map[string]traffic.Objects {
+	out := map[string]traffic.Objects{"aggregated": traffic.ClusterClaims()}
 	if report.Full() {
-		out["control plane"] = load.ConfigMaps("default")
+		out["control plane"] = traffic.ConfigMaps("default")
 	}
 	return out
 }

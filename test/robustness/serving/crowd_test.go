@@ -22,6 +22,7 @@ import (
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 	"github.com/kube-annex/annex/test/framework/poll"
+	"github.com/kube-annex/annex/test/robustness/faults"
 )
 
 // watchesPerConnection is how many a client has on one connection, as a program with some informers.
@@ -207,9 +208,9 @@ func TestManyWatchersComeBackAtOnce(t *testing.T) {
 	u := startUp(t, "")
 	u.allow("watchers", everyKind)
 	u.allow("others", everyKind)
-	between := newWay(t, address(u.config))
+	between := faults.NewProxy(t, "tcp", address(u.config))
 	watchers := u.as("watcher", "watchers")
-	watchers.Host = "https://" + between.address()
+	watchers.Host = "https://" + between.Address()
 	o := newOther(t, u.as("other", "others"))
 	if err := o.write(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -226,7 +227,7 @@ func TestManyWatchersComeBackAtOnce(t *testing.T) {
 	t.Logf("%d watches after %s: %d goroutines, %d MiB on the heap, %d MiB resident", count, took.Round(10*time.Millisecond), u.goroutines(), u.heap(), u.resident())
 
 	o.slowest = 0
-	connections := between.cut()
+	connections := between.Cut()
 	began := time.Now()
 	writes := 2
 	for ; writes < 12 || c.all(t.Context()) != nil; writes++ {

@@ -24,7 +24,7 @@ import (
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 	"github.com/kube-annex/annex/test/framework/cluster"
 	"github.com/kube-annex/annex/test/framework/poll"
-	"github.com/kube-annex/annex/test/robustness/load"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 // caller is somebody who asks the extension apiserver for the same again and again.
@@ -152,9 +152,9 @@ func TestTheHostIsAway(t *testing.T) {
 	known, account := newCaller(t, "a known user", e.to(u.as("known", "users"))), newCaller(t, "a known service account", e.to(u.token("default")))
 	unknown, forged := newCaller(t, "a user nobody has seen", e.to(u.as("unknown", "users"))), newCaller(t, "a token nobody has seen", e.to(u.token("default")))
 	nobody := newCaller(t, "nobody", e.to(rest.AnonymousClientConfig(u.config)))
-	l := load.Start(t, load.Options{
-		Seed: seed, Objects: load.ClusterClaims(), Configs: []*rest.Config{e.to(u.config)}, Clients: 4, Keys: 4, Pause: quickOr(5*time.Millisecond, 50*time.Millisecond),
-		Goroutines: map[string]func(context.Context) (int, error){"extension": load.Goroutines(e.to(u.config))},
+	l := traffic.Start(t, traffic.Options{
+		Seed: seed, Objects: traffic.ClusterClaims(), Configs: []*rest.Config{e.to(u.config)}, Clients: 4, Keys: 4, Pause: quickOr(5*time.Millisecond, 50*time.Millisecond),
+		Goroutines: map[string]func(context.Context) (int, error){"extension": traffic.Goroutines(e.to(u.config))},
 	})
 	l.WaitFor(t, 10)
 

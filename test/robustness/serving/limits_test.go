@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-annex/annex/test/framework/poll"
-	"github.com/kube-annex/annex/test/robustness/load"
 	"github.com/kube-annex/annex/test/robustness/replicas"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 // TestFileDescriptorsRunOut opens more connections than the server may have files open. It says so and lives, whoever has a connection
@@ -34,9 +34,9 @@ func TestFileDescriptorsRunOut(t *testing.T) {
 	limit := quickOr(256, 1024)
 	u := startUp(t, fmt.Sprintf("ulimit -n %d", limit))
 	at := address(u.config)
-	l := load.Start(t, load.Options{
-		Seed: seed, Objects: load.ConfigMaps("default"), Configs: []*rest.Config{u.config}, Clients: 4, Keys: 4, RequestTimeout: 5 * time.Second,
-		Goroutines: map[string]func(context.Context) (int, error){"annex": load.Goroutines(u.config)},
+	l := traffic.Start(t, traffic.Options{
+		Seed: seed, Objects: traffic.ConfigMaps("default"), Configs: []*rest.Config{u.config}, Clients: 4, Keys: 4, RequestTimeout: 5 * time.Second,
+		Goroutines: map[string]func(context.Context) (int, error){"annex": traffic.Goroutines(u.config)},
 	})
 	l.WaitFor(t, 10)
 	for round := range quickOr(1, 5) {
@@ -110,9 +110,9 @@ func TestManyLargeListsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l := load.Start(t, load.Options{
-		Seed: seed, Objects: load.ClusterClaims(), Configs: []*rest.Config{u.config}, Clients: 2, Keys: 2, Watchers: 1, RequestTimeout: patience,
-		Goroutines: map[string]func(context.Context) (int, error){"annex": load.Goroutines(u.config)},
+	l := traffic.Start(t, traffic.Options{
+		Seed: seed, Objects: traffic.ClusterClaims(), Configs: []*rest.Config{u.config}, Clients: 2, Keys: 2, Watchers: 1, RequestTimeout: patience,
+		Goroutines: map[string]func(context.Context) (int, error){"annex": traffic.Goroutines(u.config)},
 	})
 	l.WaitFor(t, 10)
 	config := u.as("lister", "users")

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-annex/annex/test/framework/poll"
-	"github.com/kube-annex/annex/test/robustness/load"
 	"github.com/kube-annex/annex/test/robustness/replicas"
 	"github.com/kube-annex/annex/test/robustness/report"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 // TestReplicasAreReplacedOneByOne restarts three replicas behind the aggregator while clients work. No request fails, and no watcher
@@ -50,7 +50,7 @@ func TestReplicasAreReplacedOneByOne(t *testing.T) {
 			t.Cleanup(func() { stop(); following.Wait() })
 			behind := []string{"-replicas=" + strings.Join(addresses, ",")}
 			if balanced {
-				behind = []string{"-behind=" + p.Balance(t).String()}
+				behind = []string{"-behind=" + p.Balance(t).Address()}
 			}
 			h.start(behind...)
 			for _, e := range servers {
@@ -61,9 +61,9 @@ func TestReplicasAreReplacedOneByOne(t *testing.T) {
 				poll.Eventually(t, patience, e.name+" is sent requests", func(context.Context) error { return p.Wants(e.address) })
 			}
 			h.register()
-			l := load.Start(t, load.Options{
-				Seed: seed, Objects: load.ClusterClaims(), Configs: []*rest.Config{h.admin}, Pause: quickOr(10*time.Millisecond, 5*time.Millisecond),
-				Goroutines: map[string]func(context.Context) (int, error){"host": load.Goroutines(h.admin)},
+			l := traffic.Start(t, traffic.Options{
+				Seed: seed, Objects: traffic.ClusterClaims(), Configs: []*rest.Config{h.admin}, Pause: quickOr(10*time.Millisecond, 5*time.Millisecond),
+				Goroutines: map[string]func(context.Context) (int, error){"host": traffic.Goroutines(h.admin)},
 			})
 			l.WaitFor(t, 50)
 			for round := range quickOr(1, 5) {

@@ -28,7 +28,7 @@ import (
 
 	"github.com/kube-annex/annex/test/framework/cluster"
 	"github.com/kube-annex/annex/test/framework/poll"
-	"github.com/kube-annex/annex/test/robustness/load"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 // secured is an etcd in this process that wants to see certificates.
@@ -82,7 +82,7 @@ type rotation struct {
 	t         *testing.T
 	extension *extension
 	etcd      *secured
-	load      *load.Load
+	load      *traffic.Load
 	watchers  *crowd
 }
 
@@ -115,9 +115,9 @@ func startRotation(t *testing.T) *rotation {
 	r.register()
 	direct := rest.CopyConfig(lasting)
 	direct.Host = "https://" + r.extension.address
-	r.load = load.Start(t, load.Options{
-		Seed: seed, Objects: load.ClusterClaims(), Configs: []*rest.Config{lasting, direct}, Clients: 4,
-		Goroutines: map[string]func(context.Context) (int, error){"host": load.Goroutines(lasting), "extension": load.Goroutines(direct)},
+	r.load = traffic.Start(t, traffic.Options{
+		Seed: seed, Objects: traffic.ClusterClaims(), Configs: []*rest.Config{lasting, direct}, Clients: 4,
+		Goroutines: map[string]func(context.Context) (int, error){"host": traffic.Goroutines(lasting), "extension": traffic.Goroutines(direct)},
 	})
 	r.watchers = &crowd{}
 	ctx, stop := context.WithCancel(context.Background())

@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/kube-annex/annex/test/robustness/load"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 // TestWatchersThatNeverRead has some watchers that take the first byte and no more, while large objects are written. What they cost the
@@ -28,7 +28,7 @@ func TestWatchersThatNeverRead(t *testing.T) {
 			u := startUp(t, "")
 			before, heap := u.goroutines(), u.heap()
 			leave := watchWithoutReading(t, u.config, objects, lazy)
-			l := load.Start(t, load.Options{Seed: seed, Objects: objects, Configs: []*rest.Config{u.config}, Clients: 6, Watchers: 3, Padding: padding, Pause: time.Millisecond})
+			l := traffic.Start(t, traffic.Options{Seed: seed, Objects: objects, Configs: []*rest.Config{u.config}, Clients: 6, Watchers: 3, Padding: padding, Pause: time.Millisecond})
 			for range writes / 150 {
 				l.WaitFor(t, 150)
 			}
@@ -51,7 +51,7 @@ func TestWatchersThatNeverRead(t *testing.T) {
 }
 
 // watchWithoutReading begins watches, each on a connection of its own, and returns what ends them.
-func watchWithoutReading(t *testing.T, config *rest.Config, objects load.Objects, count int) (leave func()) {
+func watchWithoutReading(t *testing.T, config *rest.Config, objects traffic.Objects, count int) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)

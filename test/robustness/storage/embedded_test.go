@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kube-annex/annex/test/framework/poll"
-	"github.com/kube-annex/annex/test/robustness/load"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 // smallest is the smallest quota that the embedded etcd takes, in bytes.
@@ -30,14 +30,14 @@ func TestEmbedded(t *testing.T) {
 	s.start(t)
 	for _, tc := range []struct {
 		name    string
-		options load.Options
-		run     func(*testing.T, row, *server, *load.Load)
+		options traffic.Options
+		run     func(*testing.T, row, *server, *traffic.Load)
 	}{
-		{"an object cannot be decoded", load.Options{}, undecodable},
-		{"compaction during a paged list", load.Options{}, compactedPages},
-		{"the disk is slow", load.Options{}, slowDisk},
-		{"no space", load.Options{Clients: 4, Keys: 4, Padding: 100_000}, noSpace},
-		{"the log is torn", load.Options{}, tornLog},
+		{"an object cannot be decoded", traffic.Options{}, undecodable},
+		{"compaction during a paged list", traffic.Options{}, compactedPages},
+		{"the disk is slow", traffic.Options{}, slowDisk},
+		{"no space", traffic.Options{Clients: 4, Keys: 4, Padding: 100_000}, noSpace},
+		{"the log is torn", traffic.Options{}, tornLog},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRow(t)
@@ -51,7 +51,7 @@ func TestEmbedded(t *testing.T) {
 }
 
 // slowDisk has each sync take long. Everything goes on, slower.
-func slowDisk(t *testing.T, _ row, s *server, l *load.Load) {
+func slowDisk(t *testing.T, _ row, s *server, l *traffic.Load) {
 	for _, delay := range []int{100, 400} {
 		s.trouble(t, fmt.Sprintf("slow %d", delay))
 		began, before := time.Now(), l.Writes()
@@ -68,7 +68,7 @@ func slowDisk(t *testing.T, _ row, s *server, l *load.Load) {
 }
 
 // noSpace writes several times what fits. The server makes room by itself.
-func noSpace(t *testing.T, _ row, _ *server, l *load.Load) {
+func noSpace(t *testing.T, _ row, _ *server, l *traffic.Load) {
 	before := len(l.Failed())
 	refused := func() int {
 		return strings.Count(strings.Join(l.Failed()[before:], "\n"), "the store is full: etcd has reached its space quota")
@@ -89,7 +89,7 @@ func noSpace(t *testing.T, _ row, _ *server, l *load.Load) {
 }
 
 // undecodable puts garbage in the place of an object. It alone is out of reach, until it is deleted.
-func undecodable(t *testing.T, r row, s *server, l *load.Load) {
+func undecodable(t *testing.T, r row, s *server, l *traffic.Load) {
 	name := fmt.Sprintf("broken-%x", r.seed)
 	maps := func() *kubernetes.Clientset { return s.client(t) }
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -135,7 +135,7 @@ func undecodable(t *testing.T, r row, s *server, l *load.Load) {
 }
 
 // compactedPages takes the revision away that a paged list is of.
-func compactedPages(t *testing.T, r row, s *server, l *load.Load) {
+func compactedPages(t *testing.T, r row, s *server, l *traffic.Load) {
 	const pages, each = 5, 7
 	namespace := fmt.Sprintf("pages-%x", r.seed)
 	client := s.client(t)

@@ -15,12 +15,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kube-annex/annex/test/robustness/load"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 // tornLog has a power failure, as it were, cut off what was written last and not acknowledged. Then the log is damaged further ahead,
 // where it is for people to decide.
-func tornLog(t *testing.T, r row, s *server, l *load.Load) {
+func tornLog(t *testing.T, r row, s *server, l *traffic.Load) {
 	for range times(1, 10) {
 		tears := []struct {
 			what string

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/kube-annex/annex/test/framework/poll"
-	"github.com/kube-annex/annex/test/robustness/load"
 	"github.com/kube-annex/annex/test/robustness/report"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 // TestMembers has members of etcd go and come back, below two control planes.
@@ -27,7 +27,7 @@ func TestMembers(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name string
-		run  func(*testing.T, row, *etcd, *load.Load)
+		run  func(*testing.T, row, *etcd, *traffic.Load)
 	}{
 		{"a member is killed", memberKilled},
 		{"the leader is killed", leaderKilled},
@@ -37,7 +37,7 @@ func TestMembers(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRow(t)
 			// Members wait some seven seconds for a leader before they say that there is none. Quick clients do not.
-			l := r.work(t, load.Options{RequestTimeout: time.Duration(times(2, 10)) * time.Second}, replicas...)
+			l := r.work(t, traffic.Options{RequestTimeout: time.Duration(times(2, 10)) * time.Second}, replicas...)
 			l.WaitFor(t, 50)
 			tc.run(t, r, store, l)
 			l.Recovered(t, recovery)
@@ -47,7 +47,7 @@ func TestMembers(t *testing.T) {
 }
 
 // memberKilled kills a member that does not lead. Two of three are a quorum.
-func memberKilled(t *testing.T, r row, store *etcd, l *load.Load) {
+func memberKilled(t *testing.T, r row, store *etcd, l *traffic.Load) {
 	for range times(1, 20) {
 		m := store.members[(store.leader(t, -1)+1+r.random.IntN(2))%3]
 		m.kill()
@@ -58,7 +58,7 @@ func memberKilled(t *testing.T, r row, store *etcd, l *load.Load) {
 }
 
 // leaderKilled has the others choose a new leader.
-func leaderKilled(t *testing.T, _ row, store *etcd, l *load.Load) {
+func leaderKilled(t *testing.T, _ row, store *etcd, l *traffic.Load) {
 	for range times(1, 20) {
 		m := store.members[store.leader(t, -1)]
 		m.kill()
@@ -69,7 +69,7 @@ func leaderKilled(t *testing.T, _ row, store *etcd, l *load.Load) {
 }
 
 // leaderIsolated cuts the leader off from the other members, and not from its clients.
-func leaderIsolated(t *testing.T, _ row, store *etcd, l *load.Load) {
+func leaderIsolated(t *testing.T, _ row, store *etcd, l *traffic.Load) {
 	for range times(1, 20) {
 		leader := store.leader(t, -1)
 		store.isolate(leader)
@@ -81,7 +81,7 @@ func leaderIsolated(t *testing.T, _ row, store *etcd, l *load.Load) {
 }
 
 // quorumLost leaves one member of three. Clients wait, and are told after some time.
-func quorumLost(t *testing.T, r row, store *etcd, l *load.Load) {
+func quorumLost(t *testing.T, r row, store *etcd, l *traffic.Load) {
 	for range times(1, 5) {
 		first := r.random.IntN(3)
 		gone := []*etcdMember{store.members[first], store.members[(first+1)%3]}

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kube-annex/annex/test/framework/poll"
-	"github.com/kube-annex/annex/test/robustness/load"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 // TestOneMember has a control plane on an etcd that others run.
@@ -34,7 +34,7 @@ func noSpaceOutside(t *testing.T, store *etcd, s *server) {
 	for range times(1, 5) {
 		// Each round works on other objects.
 		r.seed++
-		l := r.work(t, load.Options{Clients: 4, Keys: 4, Padding: 100_000}, s)
+		l := r.work(t, traffic.Options{Clients: 4, Keys: 4, Padding: 100_000}, s)
 		poll.Eventually(t, 2*startTimeout, "the store was not full", func(context.Context) error {
 			failed := strings.Join(l.Failed(), "\n")
 			if !strings.Contains(failed, "the store is full: etcd has reached its space quota and takes no more writes") || !strings.Contains(failed, "`etcdctl alarm disarm`") {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/kube-annex/annex/test/framework/poll"
-	"github.com/kube-annex/annex/test/robustness/load"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 // TestKilledInMidWrite kills `annex up` while clients write through all of it, again and again.
@@ -16,7 +16,7 @@ func TestKilledInMidWrite(t *testing.T) {
 	t.Parallel()
 	r, s := newRow(t), newUp(t)
 	s.start(t)
-	l := r.work(t, load.Options{Clients: 16, Keys: 16, Objects: load.ClusterClaims(), Pause: time.Millisecond}, s)
+	l := r.work(t, traffic.Options{Clients: 16, Keys: 16, Objects: traffic.ClusterClaims(), Pause: time.Millisecond}, s)
 	var slowest time.Duration
 	for range times(10, 200) {
 		l.WaitFor(t, 20)
@@ -34,7 +34,7 @@ func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	r, s := newRow(t), newControlPlane(t)
 	s.start(t)
-	l := r.work(t, load.Options{}, s)
+	l := r.work(t, traffic.Options{}, s)
 	for range times(1, 10) {
 		l.WaitFor(t, 50)
 		s.trouble(t, "full")

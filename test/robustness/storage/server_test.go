@@ -24,7 +24,7 @@ import (
 	"github.com/kube-annex/annex/server/certificates/pki"
 	"github.com/kube-annex/annex/test/framework/cluster"
 	"github.com/kube-annex/annex/test/framework/poll"
-	"github.com/kube-annex/annex/test/robustness/load"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 const (
@@ -193,11 +193,11 @@ func (s *server) dial(t testing.TB) *clientv3.Client {
 }
 
 // work has clients work on servers, config maps unless the options say otherwise.
-func (r row) work(t testing.TB, options load.Options, servers ...*server) *load.Load {
+func (r row) work(t testing.TB, options traffic.Options, servers ...*server) *traffic.Load {
 	t.Helper()
 	options.Seed, options.Again = r.seed, r.again
 	if options.Objects.Kind == "" {
-		options.Objects = load.ConfigMaps("default")
+		options.Objects = traffic.ConfigMaps("default")
 	}
 	idle := 0
 	for _, s := range servers {
@@ -208,7 +208,7 @@ func (r row) work(t testing.TB, options load.Options, servers ...*server) *load.
 	waitLeader(t, servers)
 	options.Goroutines = map[string]func(context.Context) (int, error){"all servers together": func(ctx context.Context) (all int, err error) {
 		for _, config := range options.Configs {
-			number, err := load.Goroutines(config)(ctx)
+			number, err := traffic.Goroutines(config)(ctx)
 			if err != nil {
 				return 0, err
 			}
@@ -216,7 +216,7 @@ func (r row) work(t testing.TB, options load.Options, servers ...*server) *load.
 		}
 		return max(all, idle), nil
 	}}
-	return load.Start(t, options)
+	return traffic.Start(t, options)
 }
 
 func waitLeader(t testing.TB, servers []*server) {

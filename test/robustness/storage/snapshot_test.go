@@ -28,8 +28,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kube-annex/annex/test/framework/poll"
-	"github.com/kube-annex/annex/test/robustness/load"
 	"github.com/kube-annex/annex/test/robustness/report"
+	"github.com/kube-annex/annex/test/robustness/traffic"
 )
 
 // bump is by how much revisions are raised when a snapshot is restored as etcd's documentation says.
@@ -44,7 +44,7 @@ func restoredSnapshot(t *testing.T, store *etcd, s *server) {
 	}{{"revisions raised", bump}, {"revisions as they were", 0}} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRow(t)
-			l := r.work(t, load.Options{}, s)
+			l := r.work(t, traffic.Options{}, s)
 			l.WaitFor(t, times(50, 500))
 			l.Verdict(t)
 			saved := stored(t, s)
@@ -75,7 +75,7 @@ func restoredSnapshot(t *testing.T, store *etcd, s *server) {
 				t.Errorf("an object created before had version %s, and one created now has %s", lost.ResourceVersion, again.ResourceVersion)
 			}
 			r.seed++
-			after := r.work(t, load.Options{}, s)
+			after := r.work(t, traffic.Options{}, s)
 			after.WaitFor(t, 50)
 			after.Verdict(t)
 		})

@@ -1,7 +1,18 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validate follows what etcd commits, and collects violations of invariants with the revisions at which they happened.
+// Package validate finds violations of invariants in histories.
+//
+// A History follows what etcd commits, and collects violations with the revisions at which they happened. A Record is what clients and
+// watchers saw; its Violations are:
+//
+//   - An object is not linearizable, by porcupine: a quorum read or a list does not show the last write, an acknowledged write is
+//     lost. Requests without an answer may have been done or not, at any later time.
+//   - Resource versions go back: what is written or listed after a write was acknowledged has a lower one, whatever the object.
+//   - A resource version is more than one change of one object, caches included.
+//   - Watch events come in another order, with gaps or duplicates; or a watcher has other objects in the end than a list.
+//
+// Each checker is shown to find what it looks for, with forged histories here and with a server that lies in package traffic.
 package validate
 
 import (

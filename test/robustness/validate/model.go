@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package load
+package validate
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ const checkTimeout = 10 * time.Second
 type state struct {
 	exists bool
 	value  string
-	// version is 0 where a write showed none. newest is the newest that is known.
+	// Version is 0 where a write showed none. newest is the newest that is known.
 	version, newest int64
 	// creations and deletions are how many of those without an answer were done, and over is after all that was answered.
 	creations, deletions int
@@ -28,68 +28,68 @@ type state struct {
 }
 
 // over is what happens then. Requests that were not answered, and not done, come after it; it is no use to look for other places.
-const over verb = "over"
+const over Verb = "over"
 
 // model is how one object behaves, one request after the other.
 func model() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return state{} },
-		Step: func(from, input, _ any) (bool, any) { return step(from.(state), input.(operation)) },
+		Step: func(from, input, _ any) (bool, any) { return step(from.(state), input.(Operation)) },
 		DescribeOperation: func(input, _ any) string {
-			return input.(operation).String()
+			return input.(Operation).String()
 		},
 	}
 }
 
 // step says whether a request may be answered so, and what the object is afterwards.
-func step(from state, o operation) (bool, state) {
-	if o.verb == over || from.over {
+func step(from state, o Operation) (bool, state) {
+	if o.Verb == over || from.over {
 		from.over = true
-		return o.verb == over || o.answer == never, from
+		return o.Verb == over || o.Answer == Never, from
 	}
 	next, out := do(from, o)
 	switch {
-	case o.outcome == unknown && o.verb == remove:
+	case o.Outcome == Unknown && o.Verb == Remove:
 		// One is as good as another, so there is but one order in which to look at them.
 		next.deletions++
-		return out == done && o.turn == next.deletions, next
-	case o.outcome == unknown && o.verb == create:
+		return out == Done && o.turn == next.deletions, next
+	case o.Outcome == Unknown && o.Verb == Create:
 		next.creations++
-		return out == done && o.turn == next.creations, next
-	case o.outcome == unknown:
-		return out == done, next
-	case o.outcome != out:
+		return out == Done && o.turn == next.creations, next
+	case o.Outcome == Unknown:
+		return out == Done, next
+	case o.Outcome != out:
 		return false, from
-	case out != done || o.verb == remove || o.verb == removeOne:
+	case out != Done || o.Verb == Remove || o.Verb == RemoveOne:
 		return true, next
-	case o.verb == get && from.version != 0:
-		return from.value == o.shown.Value && from.version == o.shown.Version, from
+	case o.Verb == Get && from.version != 0:
+		return from.value == o.Shown.Value && from.version == o.Shown.Version, from
 	}
-	next.version, next.newest = o.shown.Version, o.shown.Version
-	return next.value == o.shown.Value && o.shown.Version > from.newest, next
+	next.version, next.newest = o.Shown.Version, o.Shown.Version
+	return next.value == o.Shown.Value && o.Shown.Version > from.newest, next
 }
 
 // do does one request alone. What it writes has a version that is not known until somebody is shown it.
-func do(from state, o operation) (state, outcome) {
-	if o.verb == create {
+func do(from state, o Operation) (state, Outcome) {
+	if o.Verb == Create {
 		if from.exists {
-			return from, exists
+			return from, Exists
 		}
-		return from.with(o.value), done
+		return from.with(o.Value), Done
 	}
 	if !from.exists {
-		return from, notFound
+		return from, NotFound
 	}
-	if (o.verb == update || o.verb == removeOne) && from.version != o.version {
-		return from, conflict
+	if (o.Verb == Update || o.Verb == RemoveOne) && from.version != o.Version {
+		return from, Conflict
 	}
-	switch o.verb {
-	case update, patch:
-		return from.with(o.value), done
-	case remove, removeOne:
+	switch o.Verb {
+	case Update, Patch:
+		return from.with(o.Value), Done
+	case Remove, RemoveOne:
 		from.exists, from.value, from.version = false, "", 0
 	}
-	return from, done
+	return from, Done
 }
 
 // with is the object with another value, whose version is not known.
@@ -99,37 +99,37 @@ func (s state) with(value string) state {
 }
 
 // linearizable finds objects for whose answers there is no order of the requests.
-func (r record) linearizable() (violations []string) {
+func (r Record) linearizable() (violations []string) {
 	seen := r.seen()
 	end := int64(0)
-	for _, o := range r.operations {
-		end = max(end, o.call+1)
-		if o.answer != never {
-			end = max(end, o.answer+1)
+	for _, o := range r.Operations {
+		end = max(end, o.Call+1)
+		if o.Answer != Never {
+			end = max(end, o.Answer+1)
 		}
 	}
 	for name, operations := range r.perObject() {
-		history := []porcupine.Operation{{Input: operation{verb: over, call: end, answer: end}, Call: end, Return: end}}
+		history := []porcupine.Operation{{Input: Operation{Verb: over, Call: end, Answer: end}, Call: end, Return: end}}
 		deletions, creations := 0, 0
-		slices.SortFunc(operations, func(a, b operation) int { return cmp.Compare(a.call, b.call) })
+		slices.SortFunc(operations, func(a, b Operation) int { return cmp.Compare(a.Call, b.Call) })
 		for _, o := range operations {
-			switch version := seen[o.value]; {
-			case o.outcome != unknown:
-			case o.verb == remove:
+			switch version := seen[o.Value]; {
+			case o.Outcome != Unknown:
+			case o.Verb == Remove:
 				deletions++
 				o.turn = deletions
-			case o.verb == removeOne:
+			case o.Verb == RemoveOne:
 			case version != 0:
 				// Somebody was shown its value: it was done, and its version tells when.
-				o.outcome, o.shown = done, item{Name: name, Value: o.value, Version: version}
-			case o.verb == create:
+				o.Outcome, o.Shown = Done, Item{Name: name, Value: o.Value, Version: version}
+			case o.Verb == Create:
 				creations++
 				o.turn = creations
 			default:
 				// It explains nothing that others were told.
 				continue
 			}
-			history = append(history, porcupine.Operation{ClientId: o.client, Input: o, Call: o.call, Return: o.answer})
+			history = append(history, porcupine.Operation{ClientId: o.Client, Input: o, Call: o.Call, Return: o.Answer})
 		}
 		switch porcupine.CheckOperationsTimeout(model(), history, checkTimeout) {
 		case porcupine.Illegal:
@@ -155,13 +155,13 @@ func stuck(operations []porcupine.Operation) int64 {
 			longest = len(order)
 			clear(placed)
 			for _, o := range order {
-				placed[o.Input.(operation).String()] = true
+				placed[o.Input.(Operation).String()] = true
 			}
 		}
 	}
-	at := int64(never)
+	at := int64(Never)
 	for _, o := range operations {
-		if !placed[o.Input.(operation).String()] {
+		if !placed[o.Input.(Operation).String()] {
 			at = min(at, o.Return)
 		}
 	}
@@ -169,38 +169,38 @@ func stuck(operations []porcupine.Operation) int64 {
 }
 
 // perObject are the operations that say something of each object. A list is a read of all.
-func (r record) perObject() map[string][]operation {
-	all := map[string][]operation{}
-	for _, o := range r.operations {
-		if o.verb != list && o.name != "" {
-			all[o.name] = nil
+func (r Record) perObject() map[string][]Operation {
+	all := map[string][]Operation{}
+	for _, o := range r.Operations {
+		if o.Verb != List && o.Name != "" {
+			all[o.Name] = nil
 		}
 	}
-	for _, o := range r.operations {
+	for _, o := range r.Operations {
 		switch {
-		case o.verb == stale, o.outcome == conflict, o.outcome == unsent, o.outcome == refused, o.outcome == unexpected:
+		case o.Verb == Stale, o.Outcome == Conflict, o.Outcome == Unsent, o.Outcome == Refused, o.Outcome == Unexpected:
 			// A conflict is always possible and changes nothing.
-		case o.outcome == unknown && !o.verb.writes():
-		case o.verb == list:
+		case o.Outcome == Unknown && !o.Verb.Writes():
+		case o.Verb == List:
 			for name := range all {
 				read := o
-				read.verb, read.name, read.items, read.outcome = get, name, nil, notFound
-				for _, found := range o.items {
+				read.Verb, read.Name, read.Items, read.Outcome = Get, name, nil, NotFound
+				for _, found := range o.Items {
 					if found.Name == name {
-						read.shown, read.outcome = found, done
+						read.Shown, read.Outcome = found, Done
 					}
 				}
 				all[name] = append(all[name], read)
 			}
 		default:
-			all[o.name] = append(all[o.name], o)
+			all[o.Name] = append(all[o.Name], o)
 		}
 	}
 	return all
 }
 
 // seen are the values that somebody was shown, and their versions.
-func (r record) seen() map[string]int64 {
+func (r Record) seen() map[string]int64 {
 	values := map[string]int64{}
 	all, _ := r.changes()
 	for version, what := range all {
@@ -215,9 +215,9 @@ func (r record) seen() map[string]int64 {
 const shownOperations = 25
 
 // tell writes down for people what was done around a moment.
-func tell(operations []operation, at int64) string {
-	slices.SortFunc(operations, func(a, b operation) int { return cmp.Compare(a.call, b.call) })
-	middle, _ := slices.BinarySearchFunc(operations, at, func(o operation, at int64) int { return cmp.Compare(o.call, at) })
+func tell(operations []Operation, at int64) string {
+	slices.SortFunc(operations, func(a, b Operation) int { return cmp.Compare(a.Call, b.Call) })
+	middle, _ := slices.BinarySearchFunc(operations, at, func(o Operation, at int64) int { return cmp.Compare(o.Call, at) })
 	var lines []string
 	for _, o := range operations[max(0, middle-shownOperations):min(len(operations), middle+shownOperations)] {
 		lines = append(lines, "  "+o.String())

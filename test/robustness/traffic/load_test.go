@@ -1,12 +1,13 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package load
+package traffic
 
 import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,9 +17,12 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/robustness/validate"
 )
 
 // TestWithoutFaultsNothingIsFound works on both kinds, through the front door.
@@ -216,5 +220,29 @@ func TestStartingIsNoGrowth(t *testing.T) {
 	l.before = l.settled(t)
 	if grown := l.grown(t); len(grown) > 0 {
 		t.Errorf("what was started was taken for a leak: %q", grown)
+	}
+}
+
+func TestWhatErrorsMean(t *testing.T) {
+	t.Parallel()
+	maps := schema.GroupResource{Resource: "configmaps"}
+	for name, tc := range map[string]struct {
+		err  error
+		verb validate.Verb
+		want validate.Outcome
+	}{
+		"a broken connection":         {errors.New("EOF"), validate.Patch, validate.Unknown},
+		"an object that is not there": {apierrors.NewNotFound(maps, "a"), validate.Get, validate.NotFound},
+		"a resource that is not":      {apierrors.NewGenericServerResponse(404, "get", maps, "", "", 0, true), validate.Get, validate.Refused},
+		"an object that is there":     {apierrors.NewAlreadyExists(maps, "a"), validate.Create, validate.Exists},
+		"a conflict":                  {apierrors.NewConflict(maps, "a", errors.New("changed")), validate.Update, validate.Conflict},
+		"a timeout":                   {apierrors.NewTimeoutError("slow", 1), validate.Update, validate.Unknown},
+		"a server error":              {apierrors.NewInternalError(errors.New("broken")), validate.Update, validate.Unknown},
+		"a bad request":               {apierrors.NewBadRequest("what?"), validate.Update, validate.Unexpected},
+		"no rights":                   {apierrors.NewForbidden(maps, "a", errors.New("no")), validate.Update, validate.Refused},
+	} {
+		if got := judge(tc.err, &validate.Operation{Verb: tc.verb, Name: "a"}); got != tc.want {
+			t.Errorf("%s is %q, want %q", name, got, tc.want)
+		}
 	}
 }

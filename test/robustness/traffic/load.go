@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package load
+package traffic
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-annex/annex/test/framework/poll"
+	"github.com/kube-annex/annex/test/robustness/validate"
 )
 
 const (
@@ -71,7 +72,7 @@ type Load struct {
 	clients  []*client
 	watchers []*watcher
 	writes   int
-	final    []item
+	final    []validate.Item
 	ended    int64
 	broken   []string
 }
@@ -103,7 +104,7 @@ func Start(t testing.TB, options Options) *Load {
 		}
 	})
 	for i := range l.Clients {
-		c := &client{load: l, number: i, random: rand.New(rand.NewPCG(l.Seed, uint64(i))), servers: l.connect(t), at: i, last: map[string]item{}}
+		c := &client{load: l, number: i, random: rand.New(rand.NewPCG(l.Seed, uint64(i))), servers: l.connect(t), at: i, last: map[string]validate.Item{}}
 		l.clients = append(l.clients, c)
 	}
 	for i := range l.Watchers {
@@ -219,7 +220,7 @@ func (l *Load) behind(version int64) string {
 		if len(w.spells) == 0 {
 			return fmt.Sprintf("watcher %d has not listed; the last error was: %v", w.number, w.lastErr)
 		}
-		if reached := w.spells[len(w.spells)-1].reached; reached < version {
+		if reached := w.spells[len(w.spells)-1].Reached; reached < version {
 			return fmt.Sprintf("watcher %d has reached %d, and not %d; the last error was: %v", w.number, reached, version, w.lastErr)
 		}
 	}
@@ -258,38 +259,38 @@ func (l *Load) Stop(t testing.TB) {
 
 // end lists what there is, and then writes something, which watchers must come to see.
 func (l *Load) end(ctx context.Context) (marker int64, err error) {
-	c := &client{load: l, number: l.Clients + l.Watchers, servers: l.servers[:len(l.Configs)], last: map[string]item{}}
-	listed, err := c.insist(ctx, func(int) operation { return operation{verb: list} })
+	c := &client{load: l, number: l.Clients + l.Watchers, servers: l.servers[:len(l.Configs)], last: map[string]validate.Item{}}
+	listed, err := c.insist(ctx, func(int) validate.Operation { return validate.Operation{Verb: validate.List} })
 	if err != nil {
 		return 0, err
 	}
-	written, err := c.insist(ctx, func(attempt int) operation {
+	written, err := c.insist(ctx, func(attempt int) validate.Operation {
 		name := fmt.Sprintf("load-%x-end-%d%s", l.Seed, attempt, l.Objects.Suffix)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.known[name] = true
-		return operation{verb: create, name: name, value: name}
+		return validate.Operation{Verb: validate.Create, Name: name, Value: name}
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.final, l.ended = listed.items, listed.listed
+	l.final, l.ended = listed.Items, listed.Listed
 	l.clients = append(l.clients, c)
-	return written.shown.Version, err
+	return written.Shown.Version, err
 }
 
 // insist makes requests until one goes well.
-func (c *client) insist(ctx context.Context, next func(attempt int) operation) (operation, error) {
+func (c *client) insist(ctx context.Context, next func(attempt int) validate.Operation) (validate.Operation, error) {
 	deadline := time.Now().Add(patience)
 	for attempt := 0; ; attempt++ {
 		o := next(attempt)
-		o.client = c.number
+		o.Client = c.number
 		c.send(ctx, &o)
 		c.operations = append(c.operations, o)
-		if o.outcome == done {
+		if o.Outcome == validate.Done {
 			return o, nil
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
-			return o, fmt.Errorf("%s for %s: %w", o.verb, patience, o.err)
+			return o, fmt.Errorf("%s for %s: %w", o.Verb, patience, o.Err)
 		}
 		c.at++
 		poll.Pause(ctx, 5*pollEvery)
@@ -309,24 +310,24 @@ func (l *Load) halt() {
 }
 
 // record is all that is known.
-func (l *Load) record() record {
+func (l *Load) record() validate.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := record{final: slices.Clone(l.final), ended: l.ended}
+	r := validate.Record{Final: slices.Clone(l.final), Ended: l.ended}
 	for _, c := range l.clients {
-		r.operations = append(r.operations, c.operations...)
+		r.Operations = append(r.Operations, c.operations...)
 	}
 	for _, w := range l.watchers {
-		r.operations = append(r.operations, w.operations...)
-		r.watchers = append(r.watchers, slices.Clone(w.spells))
+		r.Operations = append(r.Operations, w.operations...)
+		r.Watchers = append(r.Watchers, slices.Clone(w.spells))
 	}
 	return r
 }
 
 // Failed are the requests that got no answer of use, in order.
 func (l *Load) Failed() (failed []string) {
-	operations := slices.DeleteFunc(l.record().operations, func(o operation) bool { return !o.failed() })
-	slices.SortFunc(operations, func(a, b operation) int { return int(a.call - b.call) })
+	operations := slices.DeleteFunc(l.record().Operations, func(o validate.Operation) bool { return !o.Failed() })
+	slices.SortFunc(operations, func(a, b validate.Operation) int { return int(a.Call - b.Call) })
 	for _, o := range operations {
 		failed = append(failed, o.String())
 	}
@@ -337,9 +338,9 @@ func (l *Load) Failed() (failed []string) {
 func (l *Load) Summary() string {
 	r := l.record()
 	counts := map[string]int{}
-	for _, o := range r.operations {
-		counts[string(o.verb)+" "+string(o.outcome)]++
-		if o.failed() {
+	for _, o := range r.Operations {
+		counts[string(o.Verb)+" "+string(o.Outcome)]++
+		if o.Failed() {
 			counts["failed"]++
 		}
 	}
@@ -356,6 +357,6 @@ func (l *Load) Summary() string {
 	}
 	return fmt.Sprintf("seed %d: %d clients on %d keys for %s: %d requests, %d writes acknowledged, %d failed; %d watchers: %d events, %d lists, "+
 		"%d watches of which %d ended, %d told that the version is gone, %d that it is too large",
-		l.Seed, l.Clients, l.Keys, time.Since(l.began).Round(time.Second), len(r.operations), l.writes, counts["failed"],
+		l.Seed, l.Clients, l.Keys, time.Since(l.began).Round(time.Second), len(r.Operations), l.writes, counts["failed"],
 		len(l.watchers), seen.events, seen.lists, seen.watches, seen.ended, seen.gone, seen.tooNew)
 }

@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package load
+package traffic
 
 import (
 	"context"
@@ -19,17 +19,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/kube-annex/annex/test/robustness/validate"
 )
 
 // chances are how often a client chooses a verb.
 var chances = []struct {
-	verb  verb
+	verb  validate.Verb
 	often int
 }{
-	{create, 4}, {update, 3}, {patch, 5}, {remove, 1}, {removeOne, 1}, {get, 4}, {list, 1}, {stale, 1},
+	{validate.Create, 4}, {validate.Update, 3}, {validate.Patch, 5}, {validate.Remove, 1}, {validate.RemoveOne, 1}, {validate.Get, 4}, {validate.List, 1}, {validate.Stale, 1},
 }
 
-func pick(random *rand.Rand) verb {
+func pick(random *rand.Rand) validate.Verb {
 	all := 0
 	for _, choice := range chances {
 		all += choice.often
@@ -40,7 +42,7 @@ func pick(random *rand.Rand) verb {
 			return choice.verb
 		}
 	}
-	return get
+	return validate.Get
 }
 
 // client makes one request after the other.
@@ -51,10 +53,10 @@ type client struct {
 	servers []*server
 	// at is the server that is asked next; last are objects as the client was shown them.
 	at   int
-	last map[string]item
+	last map[string]validate.Item
 
 	// What follows is guarded by the load's lock: all operations, and since when both have gone well.
-	operations      []operation
+	operations      []validate.Operation
 	wrote, read     int64
 	newest          int64
 	lastErr         error
@@ -72,17 +74,17 @@ func (c *client) run(ctx context.Context, stop <-chan struct{}) {
 		default:
 		}
 		o := c.next(n)
-		if o.verb == update || o.verb == removeOne {
-			known, ok := c.last[o.name]
+		if o.Verb == validate.Update || o.Verb == validate.RemoveOne {
+			known, ok := c.last[o.Name]
 			if !ok {
-				o.verb, o.value = get, ""
+				o.Verb, o.Value = validate.Get, ""
 			}
-			o.version = known.Version
+			o.Version = known.Version
 		}
 		c.send(ctx, &o)
 		c.note(o)
 		pause := time.Duration(c.random.Int64N(int64(2*c.load.Pause) + 1))
-		if o.failed() {
+		if o.Failed() {
 			c.at = (c.at + 1) % len(c.servers)
 			pause = 20*time.Millisecond + time.Duration(c.random.IntN(60))*time.Millisecond
 		}
@@ -96,25 +98,25 @@ func (c *client) run(ctx context.Context, stop <-chan struct{}) {
 }
 
 // next says what to do.
-func (c *client) next(n int) operation {
-	o := operation{client: c.number, verb: pick(c.random), name: c.load.names[c.random.IntN(len(c.load.names))]}
-	switch o.verb {
-	case create, update, patch:
-		o.value = fmt.Sprintf("%x-%d-%d", c.load.Seed, c.number, n)
-	case list:
-		o.name = ""
+func (c *client) next(n int) validate.Operation {
+	o := validate.Operation{Client: c.number, Verb: pick(c.random), Name: c.load.names[c.random.IntN(len(c.load.names))]}
+	switch o.Verb {
+	case validate.Create, validate.Update, validate.Patch:
+		o.Value = fmt.Sprintf("%x-%d-%d", c.load.Seed, c.number, n)
+	case validate.List:
+		o.Name = ""
 	}
 	return o
 }
 
 // send makes the request, once.
-func (c *client) send(ctx context.Context, o *operation) {
+func (c *client) send(ctx context.Context, o *validate.Operation) {
 	ctx, cancel := context.WithTimeout(ctx, c.load.RequestTimeout)
 	defer cancel()
 	s := c.servers[c.at%len(c.servers)]
-	o.server = s.name
+	o.Server = s.name
 	request, err := c.load.build(s.rest, o)
-	o.call = c.load.now()
+	o.Call = c.load.now()
 	var content []byte
 	if err == nil {
 		result := request.MaxRetries(0).Do(ctx)
@@ -122,55 +124,55 @@ func (c *client) send(ctx context.Context, o *operation) {
 			content, err = result.Raw()
 		}
 	}
-	o.answer = c.load.now()
+	o.Answer = c.load.now()
 	if err == nil {
-		o.outcome = done
+		o.Outcome = validate.Done
 		if err = c.load.take(o, content); err == nil {
 			return
 		}
 		// An answer was cut off.
-		o.outcome, o.shown = unknown, item{}
+		o.Outcome, o.Shown = validate.Unknown, validate.Item{}
 	} else {
-		o.outcome = judge(err, o)
+		o.Outcome = judge(err, o)
 	}
-	o.err = err
-	if o.outcome == unknown {
-		o.answer = never
+	o.Err = err
+	if o.Outcome == validate.Unknown {
+		o.Answer = validate.Never
 	}
 }
 
 // build makes the request of an operation.
-func (l *Load) build(via *rest.RESTClient, o *operation) (*rest.Request, error) {
+func (l *Load) build(via *rest.RESTClient, o *validate.Operation) (*rest.Request, error) {
 	padding := ""
 	if l.Padding > 0 {
-		padding = pad(o.value, l.Padding)
+		padding = pad(o.Value, l.Padding)
 	}
 	collection := l.Objects.path()
-	one := collection + "/" + o.name
+	one := collection + "/" + o.Name
 	var body []byte
 	var err error
 	var request *rest.Request
-	switch o.verb {
-	case create:
-		body, err = l.Objects.body(o.name, o.value, 0, padding)
+	switch o.Verb {
+	case validate.Create:
+		body, err = l.Objects.body(o.Name, o.Value, 0, padding)
 		request = via.Post().AbsPath(collection).SetHeader("Content-Type", "application/json")
-	case update:
-		body, err = l.Objects.body(o.name, o.value, o.version, padding)
+	case validate.Update:
+		body, err = l.Objects.body(o.Name, o.Value, o.Version, padding)
 		request = via.Put().AbsPath(one).SetHeader("Content-Type", "application/json")
-	case patch:
-		body, err = l.Objects.patch(o.value, padding)
+	case validate.Patch:
+		body, err = l.Objects.patch(o.Value, padding)
 		request = via.Patch(types.MergePatchType).AbsPath(one)
-	case remove, removeOne:
+	case validate.Remove, validate.RemoveOne:
 		request = via.Delete().AbsPath(one).SetHeader("Content-Type", "application/json")
-		if o.verb == removeOne {
-			version := strconv.FormatInt(o.version, 10)
+		if o.Verb == validate.RemoveOne {
+			version := strconv.FormatInt(o.Version, 10)
 			body, err = json.Marshal(metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}})
 		}
-	case get:
+	case validate.Get:
 		request = via.Get().AbsPath(one)
-	case stale:
+	case validate.Stale:
 		request = via.Get().AbsPath(one).Param("resourceVersion", "0")
-	case list:
+	case validate.List:
 		request = via.Get().AbsPath(collection)
 	}
 	if body != nil {
@@ -198,23 +200,23 @@ func hash(text string) uint64 {
 }
 
 // take notes what an answer shows.
-func (l *Load) take(o *operation, content []byte) (err error) {
-	switch o.verb {
-	case remove, removeOne:
+func (l *Load) take(o *validate.Operation, content []byte) (err error) {
+	switch o.Verb {
+	case validate.Remove, validate.RemoveOne:
 		// It shows what is no more.
 		return nil
-	case list:
-		var items []item
-		items, o.listed, err = l.Objects.readList(content)
-		o.items = l.ours(items)
+	case validate.List:
+		var items []validate.Item
+		items, o.Listed, err = l.Objects.readList(content)
+		o.Items = l.ours(items)
 		return err
 	}
-	o.shown, err = l.Objects.read(content)
+	o.Shown, err = l.Objects.read(content)
 	return err
 }
 
 // ours leaves out what is of others.
-func (l *Load) ours(items []item) (kept []item) {
+func (l *Load) ours(items []validate.Item) (kept []validate.Item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, found := range items {
@@ -226,54 +228,54 @@ func (l *Load) ours(items []item) (kept []item) {
 }
 
 // note keeps the operation and what the client has learnt.
-func (c *client) note(o operation) {
+func (c *client) note(o validate.Operation) {
 	switch {
-	case o.verb == stale, o.verb == list:
-	case o.outcome == done && o.shown.Version != 0:
-		c.last[o.name] = o.shown
+	case o.Verb == validate.Stale, o.Verb == validate.List:
+	case o.Outcome == validate.Done && o.Shown.Version != 0:
+		c.last[o.Name] = o.Shown
 	default:
-		delete(c.last, o.name)
+		delete(c.last, o.Name)
 	}
 	c.load.mu.Lock()
 	defer c.load.mu.Unlock()
 	c.operations = append(c.operations, o)
 	c.tries++
-	if o.failed() {
-		c.failures, c.lastErr = c.failures+1, o.err
+	if o.Failed() {
+		c.failures, c.lastErr = c.failures+1, o.Err
 		return
 	}
-	if o.outcome == done && o.verb.writes() {
-		c.wrote, c.newest = o.call, max(c.newest, o.shown.Version)
+	if o.Outcome == validate.Done && o.Verb.Writes() {
+		c.wrote, c.newest = o.Call, max(c.newest, o.Shown.Version)
 		c.load.writes++
-	} else if !o.verb.writes() && o.verb != stale {
-		c.read = o.call
+	} else if !o.Verb.Writes() && o.Verb != validate.Stale {
+		c.read = o.Call
 	}
 }
 
 // judge says what an error means for the request.
-func judge(err error, o *operation) outcome {
+func judge(err error, o *validate.Operation) validate.Outcome {
 	var status apierrors.APIStatus
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return unsent
+		return validate.Unsent
 	case !errors.As(err, &status):
-		return unknown
+		return validate.Unknown
 	}
 	said := status.Status()
 	switch {
-	case said.Code == http.StatusNotFound && said.Details != nil && said.Details.Name == o.name && o.name != "":
-		return notFound
-	case apierrors.IsAlreadyExists(err) && o.verb == create:
-		return exists
+	case said.Code == http.StatusNotFound && said.Details != nil && said.Details.Name == o.Name && o.Name != "":
+		return validate.NotFound
+	case apierrors.IsAlreadyExists(err) && o.Verb == validate.Create:
+		return validate.Exists
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return conflict
+		return validate.Conflict
 	case said.Code >= 500, said.Code == http.StatusTooManyRequests, said.Code == http.StatusRequestTimeout:
-		return unknown
+		return validate.Unknown
 	case said.Code == http.StatusNotFound, said.Code == http.StatusUnauthorized, said.Code == http.StatusForbidden:
 		// The server does not serve the resource yet, or does not know the client.
-		return refused
+		return validate.Refused
 	case strings.Contains(said.Message, "the client connection was closed"):
-		return unknown
+		return validate.Unknown
 	}
-	return unexpected
+	return validate.Unexpected
 }

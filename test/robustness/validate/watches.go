@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package load
+package validate
 
 import (
 	"fmt"
@@ -10,32 +10,32 @@ import (
 )
 
 // watched finds events that are missing, come twice, in another order or out of nothing.
-func (r record) watched() (violations []string) {
+func (r Record) watched() (violations []string) {
 	all, violations := r.changes()
 	versions := slices.Sorted(maps.Keys(all))
-	for i, spells := range r.watchers {
+	for i, spells := range r.Watchers {
 		violated := func(format string, args ...any) {
 			violations = append(violations, fmt.Sprintf("watcher %d: ", i)+fmt.Sprintf(format, args...))
 		}
 		reached := int64(0)
 		for _, s := range spells {
-			if s.from < reached {
-				violated("it had reached %d, and the next list is at %d", reached, s.from)
+			if s.From < reached {
+				violated("it had reached %d, and the next list is at %d", reached, s.From)
 			}
-			reached = s.reached
+			reached = s.Reached
 			told := s.replay(violated)
-			first, _ := slices.BinarySearch(versions, s.from+1)
+			first, _ := slices.BinarySearch(versions, s.From+1)
 			for _, version := range versions[first:] {
-				if version > s.reached {
+				if version > s.Reached {
 					break
 				}
 				if what := all[version]; !told[version] {
 					violated("it went from %d to %d, and was not told of %s=%q (deleted: %t) at %d, which is known from %s",
-						s.from, s.reached, what.name, what.value, what.deleted, version, what.by)
+						s.From, s.Reached, what.name, what.value, what.deleted, version, what.by)
 				}
 			}
 		}
-		if len(spells) > 0 && r.ended > 0 {
+		if len(spells) > 0 && r.Ended > 0 {
 			r.compare(spells[len(spells)-1], violated)
 		}
 	}
@@ -43,18 +43,18 @@ func (r record) watched() (violations []string) {
 }
 
 // replay looks at one event after the other. It returns the versions that were told.
-func (s spell) replay(violated func(string, ...any)) map[int64]bool {
+func (s Spell) replay(violated func(string, ...any)) map[int64]bool {
 	there := map[string]bool{}
-	for _, found := range s.items {
+	for _, found := range s.Items {
 		there[found.Name] = true
-		if found.Version > s.from {
-			violated("a list at %d has %s", s.from, found)
+		if found.Version > s.From {
+			violated("a list at %d has %s", s.From, found)
 		}
 	}
 	told := map[int64]bool{}
-	last := s.from
-	for _, e := range s.events {
-		if e.kind == bookmark {
+	last := s.From
+	for _, e := range s.Events {
+		if e.Kind == Bookmark {
 			if e.Version < last {
 				violated("%s came after %d", e, last)
 			}
@@ -69,51 +69,51 @@ func (s spell) replay(violated func(string, ...any)) map[int64]bool {
 		}
 		told[e.Version] = true
 		last = max(last, e.Version)
-		if there[e.Name] == (e.kind == added) {
+		if there[e.Name] == (e.Kind == added) {
 			violated("%s came while it is %t that the object was there", e, there[e.Name])
 		}
-		there[e.Name] = e.kind != deleted
+		there[e.Name] = e.Kind != deleted
 	}
 	return told
 }
 
 // compare holds what a watcher made of its events against a list.
-func (r record) compare(s spell, violated func(string, ...any)) {
-	if s.from > r.ended {
+func (r Record) compare(s Spell, violated func(string, ...any)) {
+	if s.From > r.Ended {
 		return
 	}
-	if s.reached < r.ended {
-		violated("it did not reach %d, the version at the end, but %d", r.ended, s.reached)
+	if s.Reached < r.Ended {
+		violated("it did not reach %d, the version at the end, but %d", r.Ended, s.Reached)
 		return
 	}
-	objects := map[string]item{}
-	for _, found := range s.items {
+	objects := map[string]Item{}
+	for _, found := range s.Items {
 		objects[found.Name] = found
 	}
-	for _, e := range s.events {
+	for _, e := range s.Events {
 		switch {
-		case e.Version > r.ended, e.kind == bookmark:
-		case e.kind == deleted:
+		case e.Version > r.Ended, e.Kind == Bookmark:
+		case e.Kind == deleted:
 			delete(objects, e.Name)
 		default:
-			objects[e.Name] = e.item
+			objects[e.Name] = e.Item
 		}
 	}
-	want := map[string]item{}
-	for _, found := range r.final {
+	want := map[string]Item{}
+	for _, found := range r.Final {
 		want[found.Name] = found
 	}
 	for _, name := range slices.Sorted(maps.Keys(maps.Collect(both(objects, want)))) {
 		if objects[name] != want[name] {
-			violated("in the end it has %s, and a list at %d has %s", objects[name], r.ended, want[name])
+			violated("in the end it has %s, and a list at %d has %s", objects[name], r.Ended, want[name])
 		}
 	}
 }
 
 // both are the entries of two maps.
-func both(a, b map[string]item) func(func(string, item) bool) {
-	return func(yield func(string, item) bool) {
-		for _, m := range []map[string]item{a, b} {
+func both(a, b map[string]Item) func(func(string, Item) bool) {
+	return func(yield func(string, Item) bool) {
+		for _, m := range []map[string]Item{a, b} {
 			for k, v := range m {
 				if !yield(k, v) {
 					return

@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package load
+package traffic
 
 import (
 	"encoding/json"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kube-annex/annex/apis/multicluster/v1alpha1"
+	"github.com/kube-annex/annex/test/robustness/validate"
 )
 
 // Objects say on what clients work.
@@ -80,49 +81,41 @@ func (o Objects) patch(value, padding string) ([]byte, error) {
 	return json.Marshal(merge)
 }
 
-// item is an object at a version.
-type item struct {
-	Name, Value string
-	Version     int64
-}
-
-func (i item) String() string { return fmt.Sprintf("%s=%q at %d", i.Name, i.Value, i.Version) }
-
 // read takes an object out of an answer.
-func (o Objects) read(content []byte) (item, error) {
+func (o Objects) read(content []byte) (validate.Item, error) {
 	var found map[string]json.RawMessage
 	if err := json.Unmarshal(content, &found); err != nil {
-		return item{}, err
+		return validate.Item{}, err
 	}
 	return o.take(found)
 }
 
-func (o Objects) take(found map[string]json.RawMessage) (item, error) {
+func (o Objects) take(found map[string]json.RawMessage) (validate.Item, error) {
 	var described metadata
 	if err := json.Unmarshal(found["metadata"], &described); err != nil {
-		return item{}, fmt.Errorf("read the metadata of an object: %w", err)
+		return validate.Item{}, fmt.Errorf("read the metadata of an object: %w", err)
 	}
 	version, err := strconv.ParseInt(described.ResourceVersion, 10, 64)
 	if err != nil {
-		return item{}, fmt.Errorf("read the resource version of %s: %w", described.Name, err)
+		return validate.Item{}, fmt.Errorf("read the resource version of %s: %w", described.Name, err)
 	}
 	var field map[string]json.RawMessage
 	if raw := found[o.Field]; raw != nil {
 		if err := json.Unmarshal(raw, &field); err != nil {
-			return item{}, fmt.Errorf("read the value of %s: %w", described.Name, err)
+			return validate.Item{}, fmt.Errorf("read the value of %s: %w", described.Name, err)
 		}
 	}
 	value := ""
 	if raw := field[o.Key]; raw != nil {
 		if err := json.Unmarshal(raw, &value); err != nil {
-			return item{}, fmt.Errorf("read the value of %s: %w", described.Name, err)
+			return validate.Item{}, fmt.Errorf("read the value of %s: %w", described.Name, err)
 		}
 	}
-	return item{Name: described.Name, Value: value, Version: version}, nil
+	return validate.Item{Name: described.Name, Value: value, Version: version}, nil
 }
 
 // readList takes all objects out of a list, and its version.
-func (o Objects) readList(content []byte) ([]item, int64, error) {
+func (o Objects) readList(content []byte) ([]validate.Item, int64, error) {
 	var list struct {
 		Metadata metadata                     `json:"metadata"`
 		Items    []map[string]json.RawMessage `json:"items"`
@@ -134,7 +127,7 @@ func (o Objects) readList(content []byte) ([]item, int64, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the resource version of a list: %w", err)
 	}
-	var items []item
+	var items []validate.Item
 	for _, found := range list.Items {
 		read, err := o.take(found)
 		if err != nil {

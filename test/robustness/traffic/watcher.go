@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package load
+package traffic
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kube-annex/annex/test/framework/poll"
+	"github.com/kube-annex/annex/test/robustness/validate"
 )
 
 // watcher lists and watches, as an informer does.
@@ -28,8 +29,8 @@ type watcher struct {
 	at      int
 
 	// What follows is guarded by the load's lock.
-	spells                                      []spell
-	operations                                  []operation
+	spells                                      []validate.Spell
+	operations                                  []validate.Operation
 	lists, watches, events, gone, ended, tooNew int
 	// since is when the present watch began; it is 0 while there is none.
 	since   int64
@@ -78,20 +79,20 @@ func (w *watcher) note(what func()) {
 // list begins a spell. The list counts as a read, too.
 func (w *watcher) list(ctx context.Context) error {
 	c := client{load: w.load, number: w.load.Clients + w.number, servers: w.servers, at: w.at}
-	o := operation{client: c.number, verb: list}
+	o := validate.Operation{Client: c.number, Verb: validate.List}
 	c.send(ctx, &o)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	w.note(func() {
 		w.operations = append(w.operations, o)
-		if o.outcome == done {
+		if o.Outcome == validate.Done {
 			w.lists++
-			w.spells = append(w.spells, spell{items: o.items, from: o.listed, reached: o.listed})
+			w.spells = append(w.spells, validate.Spell{Items: o.Items, From: o.Listed, Reached: o.Listed})
 		}
 	})
-	if o.outcome != done {
-		return fmt.Errorf("list: %w", o.err)
+	if o.Outcome != validate.Done {
+		return fmt.Errorf("list: %w", o.Err)
 	}
 	return nil
 }
@@ -132,13 +133,13 @@ func (w *watcher) watch(ctx context.Context, random *rand.Rand) error {
 }
 
 func (w *watcher) reached() (version int64) {
-	w.note(func() { version = w.spells[len(w.spells)-1].reached })
+	w.note(func() { version = w.spells[len(w.spells)-1].Reached })
 	return version
 }
 
 // take notes an event.
 func (w *watcher) take(kind string, content []byte) error {
-	if kind == failure {
+	if kind == validate.Failure {
 		var status metav1.Status
 		if err := json.Unmarshal(content, &status); err != nil {
 			return fmt.Errorf("read the end of a watch: %w", err)
@@ -152,10 +153,10 @@ func (w *watcher) take(kind string, content []byte) error {
 	w.note(func() {
 		present := &w.spells[len(w.spells)-1]
 		// What comes in the wrong order is told by the events.
-		present.reached = max(present.reached, found.Version)
-		if kind == bookmark || w.load.known[found.Name] {
+		present.Reached = max(present.Reached, found.Version)
+		if kind == validate.Bookmark || w.load.known[found.Name] {
 			w.events++
-			present.events = append(present.events, event{kind, found})
+			present.Events = append(present.Events, validate.Event{Kind: kind, Item: found})
 		}
 	})
 	return nil

@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package load
+package traffic
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-annex/annex/test/framework/poll"
+	"github.com/kube-annex/annex/test/robustness/validate"
 )
 
 const (
@@ -48,27 +49,14 @@ func (l *Load) Verdict(t testing.TB) {
 // Violations are all that must not have happened. The load was stopped.
 func (l *Load) Violations() []string { return l.checked() }
 
-func (l *Load) check() []string {
-	r := l.record()
-	return slices.Concat(l.broken, r.unexpected(), r.linearizable(), r.forward(), r.watched())
-}
-
-// unexpected are the answers that nothing should be given.
-func (r record) unexpected() (violations []string) {
-	for _, o := range r.operations {
-		if o.outcome == unexpected {
-			violations = append(violations, o.String())
-		}
-	}
-	return violations
-}
+func (l *Load) check() []string { return slices.Concat(l.broken, l.record().Violations()) }
 
 // unanswered counts the writes that may or may not have been done, among all.
 func (l *Load) unanswered() (of, all int) {
-	for _, o := range l.record().operations {
-		if o.verb.writes() {
+	for _, o := range l.record().Operations {
+		if o.Verb.Writes() {
 			all++
-			if o.outcome == unknown {
+			if o.Outcome == validate.Unknown {
 				of++
 			}
 		}
