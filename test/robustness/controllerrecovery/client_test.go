@@ -26,9 +26,8 @@ import (
 const (
 	// requestTimeout is how long a request may take before it is made anew, at another replica perhaps.
 	requestTimeout = 10 * time.Second
-	// patience is how long a request is repeated, and how long stories wait for controllers. All replicas may be away for some seconds, and
-	// longer on a busy machine.
-	patience = 3 * time.Minute
+	// patience is when a test gives up to wait. Controllers try again after two minutes at most, and a busy machine starts a replica in one.
+	patience = 5 * time.Minute
 )
 
 func rawCodecs() runtime.NegotiatedSerializer {

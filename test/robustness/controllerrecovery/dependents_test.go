@@ -19,9 +19,6 @@ import (
 	"github.com/kube-annex/annex/test/framework/poll"
 )
 
-// collectionLimit is how long ten thousand dependents may take.
-const collectionLimit = time.Minute
-
 // TestManyDependents has one owner's objects collected by `annex up`, in the background and in the foreground.
 func TestManyDependents(t *testing.T) {
 	t.Parallel()
@@ -42,14 +39,11 @@ func TestManyDependents(t *testing.T) {
 		if err := q.remove(t.Context(), configMaps, owner, policy); err != nil {
 			t.Fatal(err)
 		}
-		if err := poll.Until(t.Context(), 3*collectionLimit, func(ctx context.Context) error { return w.without(ctx, owner) }); err != nil {
+		if err := poll.Until(t.Context(), 2*patience, func(ctx context.Context) error { return w.without(ctx, owner) }); err != nil {
 			t.Fatalf("%s: %v", policy, err)
 		}
 		took := time.Since(began)
 		t.Logf("%s: %d dependents were made in %s and collected in %s", policy, *dependentsFlag, created.Round(time.Millisecond), took.Round(time.Millisecond))
-		if took > collectionLimit {
-			t.Errorf("%s: collecting %d dependents took %s, want at most %s", policy, *dependentsFlag, took, collectionLimit)
-		}
 	}
 }
 

@@ -21,8 +21,6 @@ const (
 	leastKills = 2
 	// handOver is how long it takes at most until a killed leader is replaced.
 	handOver = 10 * time.Second
-	// settleLimit is how long after the last kill of a round everything has to be as it should be: some seconds, and more on a busy machine.
-	settleLimit = 4 * time.Minute
 	// shown is how many findings are printed.
 	shown = 12
 )
@@ -86,7 +84,7 @@ func (p *proof) prepare(ctx context.Context) error {
 		return err
 	}
 	p.ledger.keepIf(namespaces, begun, nil)
-	err = poll.Until(ctx, settleLimit, func(ctx context.Context) error {
+	err = poll.Until(ctx, patience, func(ctx context.Context) error {
 		now, err := p.look(ctx, p.decoder)
 		if err != nil {
 			return err
@@ -291,7 +289,7 @@ func (p *proof) end(ctx context.Context, stories []*telling, random *rand.Rand) 
 
 // settle waits until everything is as it should be, and then looks at what has been on the way there.
 func (p *proof) settle(ctx context.Context) error {
-	err := poll.Until(ctx, settleLimit, func(ctx context.Context) error {
+	err := poll.Until(ctx, patience, func(ctx context.Context) error {
 		now, err := p.look(ctx, p.decoder)
 		if err != nil {
 			return err
@@ -315,7 +313,7 @@ func (p *proof) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, settleLimit)
+	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := p.history.WaitFor(limited, last.Header.Revision); err != nil {
 		return err

@@ -325,7 +325,7 @@ func (s *story) unserved(ctx context.Context) error {
 // absent returns once no replica serves the kind.
 func (q *requests) absent(ctx context.Context, of schema.GroupVersionResource) error {
 	return q.everywhere(ctx, func(ctx context.Context, client dynamic.Interface) error {
-		_, err := client.Resource(parts).List(ctx, metav1.ListOptions{Limit: 1})
+		_, err := client.Resource(of).List(ctx, metav1.ListOptions{Limit: 1})
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil

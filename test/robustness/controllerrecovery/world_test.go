@@ -30,10 +30,8 @@ import (
 )
 
 const (
-	root = "../../.."
-	// startTimeout is generous: everything starts at once.
-	startTimeout = 90 * time.Second
-	loopback     = "127.0.0.1"
+	root     = "../../.."
+	loopback = "127.0.0.1"
 	// members is how many etcd has where it is not in the replica.
 	members = 3
 )
@@ -244,7 +242,7 @@ func (r *replica) deaths() []string {
 // waitReady waits until the replica serves, after which clients may use it.
 func (r *replica) waitReady(ctx context.Context) error {
 	var ready *client
-	err := poll.Until(ctx, startTimeout, func(ctx context.Context) (err error) {
+	err := poll.Until(ctx, patience, func(ctx context.Context) (err error) {
 		if ready == nil {
 			if ready, err = r.connect(); err != nil {
 				return err
