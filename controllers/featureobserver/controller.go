@@ -23,6 +23,7 @@ import (
 	"github.com/kube-annex/annex/controllers/leadership"
 	features "github.com/kube-annex/annex/generated/clientset/versioned/typed/features/v1alpha1"
 	"github.com/kube-annex/annex/internal/logonce"
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 const (
@@ -178,12 +179,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // repeat does work until the context ends, with the pause after each time that the work asks for.
 func (c *Controller) repeat(ctx context.Context, work func(context.Context) time.Duration) {
 	for ctx.Err() == nil {
-		timer := c.clock.NewTimer(work(ctx))
-		select {
-		case <-ctx.Done():
-		case <-timer.C():
-		}
-		timer.Stop()
+		_ = workloop.Pause(ctx, c.clock, work(ctx))
 	}
 }
 

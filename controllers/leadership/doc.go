@@ -39,6 +39,11 @@
 // A Lease that was deleted, or lost its holder, by anybody's hand is taken over a lease duration after that was seen: the holder may
 // have renewed until just before. An elector that starts after the deletion has seen none; there only the server's fence protects.
 //
+// # Time
+//
+// Options.Clock decides what time has passed, since the clock of package time stops while a machine is suspended. Timers only end waits,
+// after which the clock is read again; they are those of package time, so that tests in bubbles of testing/synctest control both.
+//
 // # What can go wrong
 //
 // Elector.ServeHTTP, for /healthz/leadership, writes the role in every group and why it is stuck: a Lease that is held while

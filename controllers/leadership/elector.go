@@ -20,6 +20,9 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 // Lengths of the parts of a holder's identity: all of it is to fit into a field manager, which has 128 bytes.
@@ -209,7 +212,7 @@ func (e *Elector) watchStuck(ctx context.Context) {
 				g.warn(ctx, term, status.Stuck)
 			}
 		}
-		pause(ctx, stuckCheckInterval)
+		_ = workloop.Pause(ctx, clock.RealClock{}, stuckCheckInterval)
 	}
 }
 

@@ -15,6 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 // observedLease is a state of the Lease, nil if the Lease does not exist, or the error of reading the Lease.
@@ -44,7 +47,7 @@ func (f *follower) restart() {
 func (f *follower) run(ctx context.Context, out chan<- observedLease) {
 	for ctx.Err() == nil {
 		if !f.readAndWatch(ctx, out) {
-			pause(ctx, jittered(f.retry))
+			_ = workloop.Pause(ctx, clock.RealClock{}, jittered(f.retry))
 		}
 	}
 }
@@ -108,16 +111,6 @@ func send[T any](ctx context.Context, out chan<- T, value T) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	}
-}
-
-// pause waits, or returns earlier when the context ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

@@ -10,6 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 // Group is a set of runnables under one Lease.
@@ -122,7 +125,7 @@ func (g *group) followCondition(ctx context.Context, wanted chan<- bool) {
 			err = errReturned
 		}
 		klog.FromContext(ctx).Error(err, "Following the condition of a group; trying again", "group", g.Name)
-		pause(ctx, jittered(g.options.Timings.RetryPeriod))
+		_ = workloop.Pause(ctx, clock.RealClock{}, jittered(g.options.Timings.RetryPeriod))
 	}
 }
 
@@ -175,7 +178,7 @@ func (g *group) acquireAndLead(ctx context.Context) {
 			return
 		}
 		g.status.backoff(ended)
-		pause(ctx, jittered(rest))
+		_ = workloop.Pause(ctx, clock.RealClock{}, jittered(rest))
 		rest = min(2*rest, maxBackoff)
 	}
 }

@@ -102,7 +102,7 @@ func TestTheBackoffIsResetByATermThatLastedLongerThanTheLongestBackoff(t *testin
 			if term++; term > len(lasting) {
 				return untilStopped(ctx)
 			}
-			pause(ctx, lasting[term-1])
+			pass(lasting[term-1])
 			return errors.New("failed")
 		})
 		b.runFor(t, 5*time.Minute, nil)

@@ -14,8 +14,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/kube-annex/annex/apis/fencing"
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 // errStuck is why the process ends when runnables do not return.
@@ -143,11 +145,10 @@ func (g *group) release(ctx context.Context, held *heldLease, renewal *renewal) 
 			return
 		case errors.Is(err, errTaken):
 			return
-		case ctx.Err() != nil:
-			logger.Info("The Lease could not be released and is left to expire", "lease", g.Lease, "reason", err.Error())
-			return
-		case !apierrors.IsConflict(err):
-			pause(ctx, g.options.Timings.RetryPeriod/4)
+		case ctx.Err() == nil && (apierrors.IsConflict(err) || workloop.Pause(ctx, clock.RealClock{}, g.options.Timings.RetryPeriod/4) == nil):
+			continue
 		}
+		logger.Info("The Lease could not be released and is left to expire", "lease", g.Lease, "reason", err.Error())
+		return
 	}
 }

@@ -9,6 +9,9 @@ import (
 
 	"github.com/google/pprof/profile"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 // leakChecks are when goroutines are looked for after a term: what only takes a moment to end is no leak.
@@ -39,7 +42,7 @@ func (l *leaks) run(ctx context.Context) {
 		}
 		var found []*profile.Sample
 		for i, wait := range leakChecks {
-			if pause(ctx, wait); ctx.Err() != nil {
+			if workloop.Pause(ctx, clock.RealClock{}, wait) != nil {
 				return
 			}
 			status, _, _ := l.group.status.snapshot(l.group.Name)

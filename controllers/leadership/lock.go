@@ -41,10 +41,13 @@ type lock struct {
 // get returns nil where there is no Lease. The answer is that of a quorum.
 func (l *lock) get(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease, err := l.leases.Get(ctx, l.name.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && isAboutLease(err) {
+	switch {
+	case err == nil:
+		return lease, nil
+	case apierrors.IsNotFound(err) && isAboutLease(err):
 		return nil, nil
 	}
-	return lease, err
+	return nil, fmt.Errorf("read lease %s: %w", l.name, err)
 }
 
 // isAboutLease tells a Lease that does not exist from a namespace, or an API, that does not.
@@ -61,19 +64,25 @@ func (l *lock) acquire(ctx context.Context, seen *coordinationv1.Lease, holder s
 			ObjectMeta: metav1.ObjectMeta{Namespace: l.name.Namespace, Name: l.name.Name},
 			Spec:       l.spec(holder, 0, now, now),
 		}, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
+		switch {
+		case err == nil:
+			return lease, nil
+		case apierrors.IsAlreadyExists(err):
 			return nil, errRaced
 		}
-		return lease, err
+		return nil, fmt.Errorf("create lease %s: %w", l.name, err)
 	}
 	lease := seen.DeepCopy()
 	delete(lease.Annotations, fencing.ReleasedAnnotation)
 	lease.Spec = l.spec(holder, transitionsOf(seen)+1, now, now)
 	lease, err := l.leases.Update(ctx, lease, metav1.UpdateOptions{})
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	switch {
+	case err == nil:
+		return lease, nil
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil, errRaced
 	}
-	return lease, err
+	return nil, fmt.Errorf("update lease %s: %w", l.name, err)
 }
 
 func (l *lock) spec(holder string, transitions int32, acquired, renewed metav1.MicroTime) coordinationv1.LeaseSpec {
@@ -126,11 +135,12 @@ func (h *heldLease) release(ctx context.Context) error {
 
 func (h *heldLease) write(ctx context.Context, lease *coordinationv1.Lease) error {
 	written, err := h.leases.Update(ctx, lease, metav1.UpdateOptions{})
-	switch {
-	case err == nil:
+	if err == nil {
 		h.lease, h.unconfirmed = written, nil
 		return nil
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	}
+	err = fmt.Errorf("update lease %s: %w", h.name, err)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return h.reread(ctx, err)
 	}
 	// The server may have done it all the same.
@@ -143,7 +153,7 @@ func (h *heldLease) reread(ctx context.Context, cause error) error {
 	current, err := h.get(ctx)
 	if err != nil {
 		// The cause is not wrapped: after a conflict another try may be made at once, but not while reading fails.
-		return fmt.Errorf("read the Lease, since it could not be written (%s): %w", cause.Error(), err)
+		return fmt.Errorf("%s; then %w", cause.Error(), err)
 	}
 	h.newHolder = current
 	switch {
@@ -156,7 +166,7 @@ func (h *heldLease) reread(ctx context.Context, cause error) error {
 		return fmt.Errorf("%w %s; run no copies of a running process, and edit no Lease that is held", errDuplicate, holderOf(current))
 	}
 	if current.ResourceVersion == h.lease.ResourceVersion { // so that another try may fail as well
-		return fmt.Errorf("the Lease is as it was: %s", cause.Error())
+		return fmt.Errorf("%s, although the Lease is as it was", cause.Error())
 	}
 	h.lease, h.newHolder = current, nil
 	return cause

@@ -13,6 +13,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 // deadlineTick bounds how late a machine that was suspended notices that its time is over: timers stand still meanwhile.
@@ -72,7 +75,7 @@ func (r *renewal) run(ctx context.Context) {
 	defer stop()
 	wait := r.timings.LeaseDuration/renewShare - r.age()
 	for {
-		if pause(ctx, wait); ctx.Err() != nil {
+		if workloop.Pause(ctx, clock.RealClock{}, wait) != nil {
 			return
 		}
 		started := r.clock.Elapsed()
@@ -108,6 +111,6 @@ func (r *renewal) watchDeadline(ctx context.Context) {
 			r.lose(fmt.Errorf("%w: the last renewal was %s ago", errNotRenewed, r.age().Round(time.Millisecond)))
 			return
 		}
-		pause(ctx, min(left, deadlineTick))
+		_ = workloop.Pause(ctx, clock.RealClock{}, min(left, deadlineTick))
 	}
 }

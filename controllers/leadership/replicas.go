@@ -17,8 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/kube-annex/annex/internal/heartbeat"
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 const (
@@ -86,7 +88,7 @@ func (r *replicas) run(ctx context.Context) {
 		if isNew := r.record(err); err != nil && ctx.Err() == nil {
 			logger.V(verbosity(isNew)).Info("Could not balance the groups; trying again", "reason", err.Error())
 		}
-		pause(ctx, period)
+		_ = workloop.Pause(ctx, clock.RealClock{}, period)
 	}
 	r.withdraw(ctx)
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kube-annex/annex/internal/logonce"
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 const (
@@ -31,10 +32,10 @@ const (
 func (c *Controller) keepFleet(ctx context.Context) {
 	began, logged := c.options.Clock.Now(), logonce.Error{}
 	for ctx.Err() == nil {
-		pause, err := fleetInterval, error(nil)
+		interval, err := fleetInterval, error(nil)
 		switch {
 		case c.options.Mode == Remove && !c.deflated() && c.options.Clock.Since(began) < removePatience:
-			pause = removeInterval
+			interval = removeInterval
 		case c.options.Mode == Remove:
 			err = c.removeFleet(ctx)
 		default:
@@ -43,12 +44,7 @@ func (c *Controller) keepFleet(ctx context.Context) {
 		if ctx.Err() == nil && logged.Changed(err) && err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot keep the DaemonSet of balloons as it shall be; trying again")
 		}
-		timer := c.options.Clock.NewTimer(pause)
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		_ = workloop.Pause(ctx, c.options.Clock, interval)
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/featuregate"
@@ -307,14 +306,4 @@ func (e *Engine) liveReplicas() []replica {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.replicas
-}
-
-// pause returns after a while, or when the context ends.
-func pause(ctx context.Context, c clock.Clock, d time.Duration) {
-	timer := c.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-	case <-ctx.Done():
-	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/kube-annex/annex/featuregate"
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 	"github.com/kube-annex/annex/internal/heartbeat"
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 // Orphans marks Features that no live server announces, in namespaces where no server is live whose engine would. The server of Features
@@ -67,7 +68,7 @@ func (o *Orphans) Run(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		o.look(ctx, informer.GetStore())
-		pause(ctx, o.Clock, o.LeaseDuration)
+		_ = workloop.Pause(ctx, o.Clock, o.LeaseDuration)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/featuregate"
+	"github.com/kube-annex/annex/internal/workloop"
 )
 
 // Names of the tasks that are no feature's own.
@@ -110,14 +111,7 @@ func (p *Progress) Confirm(ctx context.Context) error { return p.confirm(ctx) }
 
 // Wait returns after a while, or with the context's error.
 func (p *Progress) Wait(ctx context.Context, d time.Duration) error {
-	timer := p.clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return workloop.Pause(ctx, p.clock, d)
 }
 
 // validate returns everything that is wrong with a feature.

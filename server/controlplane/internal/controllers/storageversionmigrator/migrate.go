@@ -12,7 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
+	"github.com/kube-annex/annex/internal/workloop"
 	"github.com/kube-annex/annex/server/controlplane/internal/controllers/resourcediscovery"
 )
 
@@ -44,7 +46,7 @@ func (c *Controller) rewrite(ctx context.Context, m *migration) error {
 	if err != nil {
 		return err
 	}
-	if err = pause(ctx, c.settle); err != nil {
+	if err = workloop.Pause(ctx, clock.RealClock{}, c.settle); err != nil {
 		return err
 	}
 	if !c.wanted(m) {
@@ -97,20 +99,8 @@ func (c *Controller) find(ctx context.Context, m *migration) (*resourcediscovery
 		if !c.wanted(m) {
 			return nil, errGone
 		}
-		if err := pause(ctx, nextLook); err != nil {
+		if err := workloop.Pause(ctx, clock.RealClock{}, nextLook); err != nil {
 			return nil, err
 		}
-	}
-}
-
-// pause returns the context's error if that ends first.
-func pause(ctx context.Context, length time.Duration) error {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -16,8 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/utils/clock"
 
 	"github.com/kube-annex/annex/controllers/leadership"
+	"github.com/kube-annex/annex/internal/workloop"
 	"github.com/kube-annex/annex/server/controlplane/internal/controllers/resourcediscovery"
 )
 
@@ -144,7 +146,7 @@ func (r rewriting) patiently(ctx context.Context, do func() error) error {
 				return unsaid
 			}
 		}
-		if stopped := pause(ctx, retry); stopped != nil {
+		if stopped := workloop.Pause(ctx, clock.RealClock{}, retry); stopped != nil {
 			return stopped
 		}
 	}
