@@ -21,8 +21,8 @@ import (
 	"github.com/kube-annex/annex/controllers/leadership"
 	"github.com/kube-annex/annex/featuregate"
 	"github.com/kube-annex/annex/server/featuregating"
+	"github.com/kube-annex/annex/server/featuregating/gates"
 	"github.com/kube-annex/annex/server/internal/genericserver"
-	"github.com/kube-annex/annex/server/openapi"
 )
 
 const (
@@ -110,7 +110,7 @@ func (s *Server) reporter(listener net.Listener) (*featuregate.Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return featuregating.NewReporter(s.options.Gates, openapi.Gated{}, Name, instance)
+	return featuregating.NewReporter(s.options.Gates, gates.Gated{}, Name, instance)
 }
 
 func (s *Server) build(listener net.Listener, gates *featuregate.Gate) (*genericapiserver.GenericAPIServer, *leadership.Elector, error) {

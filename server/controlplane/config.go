@@ -31,6 +31,7 @@ import (
 	"github.com/kube-annex/annex/server/controlplane/internal/aggregator/remoteservers"
 	"github.com/kube-annex/annex/server/controlplane/internal/localdispatch"
 	"github.com/kube-annex/annex/server/etcd"
+	"github.com/kube-annex/annex/server/featuregating/gates"
 	"github.com/kube-annex/annex/server/internal/filters"
 	"github.com/kube-annex/annex/server/internal/filters/fencing"
 	"github.com/kube-annex/annex/server/internal/genericserver"
@@ -131,7 +132,7 @@ func newConfig(o CompletedOptions, backend *etcd.Backend, listener net.Listener,
 
 // complete completes the configurations of the servers.
 func (c *config) complete() *completedConfig {
-	publisher := openapi.NewPublisher(openapi.Gated{}, nil)
+	publisher := openapi.NewPublisher(gates.Gated{}, nil)
 	publisher.ApplyTo(&c.native.Config)
 	return &completedConfig{config: c, native: c.native.Complete(), customResources: c.customResources.Complete(), publisher: publisher}
 }

@@ -22,8 +22,8 @@ import (
 const FeaturesNamespace = gates.Namespace
 
 // gated is what the server serves only while Features permit it.
-func gated() openapi.Gated {
-	return openapi.Gated{Fields: slices.Concat(featuresv1alpha1.GatedFields(), nodev1alpha1.GatedFields())}
+func gated() gates.Gated {
+	return gates.Gated{Fields: slices.Concat(featuresv1alpha1.GatedFields(), nodev1alpha1.GatedFields())}
 }
 
 // gating has the stored Features decide about what is gated: permits about writes, and the follower about what is shown.

@@ -22,7 +22,6 @@ import (
 	"github.com/kube-annex/annex/generated/clientset/versioned"
 	"github.com/kube-annex/annex/internal/listbeforewatch"
 	"github.com/kube-annex/annex/server/featuregating/gates"
-	"github.com/kube-annex/annex/server/openapi"
 )
 
 const (
@@ -37,7 +36,7 @@ type Config struct {
 	// Gates are Annex's own, which NewReporter has made.
 	Gates *featuregate.Gate
 	// Gated is what they gate, and Resources finds the resource of each gated kind.
-	Gated     openapi.Gated
+	Gated     gates.Gated
 	Resources map[schema.GroupVersionKind]schema.GroupVersionResource
 	// Instance tells this replica from others. After a restart it is the same.
 	Instance string

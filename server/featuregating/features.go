@@ -19,7 +19,6 @@ import (
 	"github.com/kube-annex/annex/featuregate"
 	"github.com/kube-annex/annex/featuregate/lifecycle"
 	"github.com/kube-annex/annex/server/featuregating/gates"
-	"github.com/kube-annex/annex/server/openapi"
 )
 
 // removalInterval is how often it is counted what users are still to remove.
@@ -149,7 +148,7 @@ func gatedBy(gate string, c Config) ([]*gatedResource, error) {
 }
 
 // gatedGates returns the names of all gates that gate anything, in order.
-func gatedGates(gated openapi.Gated) []basegate.Feature {
+func gatedGates(gated gates.Gated) []basegate.Feature {
 	var out []basegate.Feature
 	for _, field := range gated.Fields {
 		out = append(out, basegate.Feature(field.Gate))

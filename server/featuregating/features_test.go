@@ -22,7 +22,7 @@ import (
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/apis/gatedfield"
 	"github.com/kube-annex/annex/featuregate/lifecycle"
-	"github.com/kube-annex/annex/server/openapi"
+	"github.com/kube-annex/annex/server/featuregating/gates"
 )
 
 func sorted(s []string) []string {
@@ -39,7 +39,7 @@ func field(gate, path string, policy gatedfield.Policy) gatedfield.Field {
 	return gatedfield.Field{Gate: gate, Kind: things.GroupVersion().WithKind("Thing"), Path: strings.Fields(path), WhenOff: policy}
 }
 
-func configOf(t *testing.T, gate featuregate.MutableVersionedFeatureGate, gated openapi.Gated) Config {
+func configOf(t *testing.T, gate featuregate.MutableVersionedFeatureGate, gated gates.Gated) Config {
 	t.Helper()
 	reporter, err := NewReporter(gate, gated, "test", "one")
 	if err != nil {
@@ -62,7 +62,7 @@ func TestOwnFeaturesSayWhatTheGatesAre(t *testing.T) {
 	}
 	o := parsed(t, "--dynamic-features=annex-system/FeatureCanary")
 	wanted, _ := o.read(own)
-	got, err := ownFeatures(configOf(t, own, openapi.Gated{}), o, wanted.dynamic, Tools{})
+	got, err := ownFeatures(configOf(t, own, gates.Gated{}), o, wanted.dynamic, Tools{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,29 +94,29 @@ func TestTasksFollowFromWhatIsGated(t *testing.T) {
 		object("Thing", "with-a", map[string]any{"a": "1"}), object("Thing", "with-a-and-b", map[string]any{"a": "1", "b": "2"}),
 		object("Thing", "with-nothing", map[string]any{}), object("Whole", "whole", map[string]any{}))
 	for name, tc := range map[string]struct {
-		gated openapi.Gated
+		gated gates.Gated
 		tasks string
 		// count is how many objects use the feature; -1 if nothing can.
 		count int64
 	}{
 		"nothing":    {tasks: "", count: -1},
-		"of another": {gated: openapi.Gated{Fields: []gatedfield.Field{field("FeatureCanary", "spec a", gatedfield.Drop)}}, count: -1},
+		"of another": {gated: gates.Gated{Fields: []gatedfield.Field{field("FeatureCanary", "spec a", gatedfield.Drop)}}, count: -1},
 		"a field that is dropped": {
-			gated: openapi.Gated{Fields: []gatedfield.Field{field(gate, "spec a", gatedfield.Drop)}}, tasks: "ClearField", count: 2,
+			gated: gates.Gated{Fields: []gatedfield.Field{field(gate, "spec a", gatedfield.Drop)}}, tasks: "ClearField", count: 2,
 		},
 		"a field that is rejected": {
-			gated: openapi.Gated{Fields: []gatedfield.Field{field(gate, "spec b", gatedfield.Reject)}}, tasks: "WaitForRemoval", count: 1,
+			gated: gates.Gated{Fields: []gatedfield.Field{field(gate, "spec b", gatedfield.Reject)}}, tasks: "WaitForRemoval", count: 1,
 		},
 		"fields of one kind": {
-			gated: openapi.Gated{Fields: []gatedfield.Field{field(gate, "spec b", gatedfield.Reject), field(gate, "spec a", gatedfield.Drop)}},
+			gated: gates.Gated{Fields: []gatedfield.Field{field(gate, "spec b", gatedfield.Reject), field(gate, "spec a", gatedfield.Drop)}},
 			tasks: "WaitForRemoval ClearField", count: 2,
 		},
 		"a resource": {
-			gated: openapi.Gated{Resources: []openapi.Resource{{Gate: gate, GroupVersionResource: wholes}}}, tasks: "WaitForRemoval", count: 1,
+			gated: gates.Gated{Resources: []gates.GatedResource{{Gate: gate, GroupVersionResource: wholes}}}, tasks: "WaitForRemoval", count: 1,
 		},
 		"a resource and its fields": {
-			gated: openapi.Gated{
-				Resources: []openapi.Resource{{Gate: gate, GroupVersionResource: things}}, Fields: []gatedfield.Field{field(gate, "spec a", gatedfield.Drop)},
+			gated: gates.Gated{
+				Resources: []gates.GatedResource{{Gate: gate, GroupVersionResource: things}}, Fields: []gatedfield.Field{field(gate, "spec a", gatedfield.Drop)},
 			},
 			tasks: "WaitForRemoval", count: 3,
 		},
@@ -152,7 +152,7 @@ func TestAGatedKindWithoutAResourceIsAMistake(t *testing.T) {
 	t.Parallel()
 	unknown := field("FeatureCanary", "spec a", gatedfield.Drop)
 	unknown.Kind.Kind = "Other"
-	_, err := NewEngines(*parsed(t), configOf(t, moreGates(t), openapi.Gated{Fields: []gatedfield.Field{unknown}}))
+	_, err := NewEngines(*parsed(t), configOf(t, moreGates(t), gates.Gated{Fields: []gatedfield.Field{unknown}}))
 	if err == nil || !strings.Contains(err.Error(), "FeatureCanary") || !strings.Contains(err.Error(), "Other") {
 		t.Errorf("got %v, want an error that names the gate and the kind", err)
 	}
@@ -168,7 +168,7 @@ func TestFlagsReachTheTasks(t *testing.T) {
 		tools = given
 		return []lifecycle.Task{{Name: "Prepare", Run: run}}, []lifecycle.Task{{Name: "TakeDown", Run: run}}
 	}}
-	e, err := NewEngines(*o, configOf(t, moreGates(t), openapi.Gated{Fields: []gatedfield.Field{field("FeatureCanary", "spec a", gatedfield.Reject)}}))
+	e, err := NewEngines(*o, configOf(t, moreGates(t), gates.Gated{Fields: []gatedfield.Field{field("FeatureCanary", "spec a", gatedfield.Reject)}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestFlagsReachTheTasks(t *testing.T) {
 	if o = parsed(t, "--task-qps=0"); o.Tasks == nil {
 		o.Tasks = map[featuregate.Feature]Tasks{"FeatureCanary": func(given Tools) (on, off []lifecycle.Task) { tools = given; return nil, nil }}
 	}
-	if _, err = NewEngines(*o, configOf(t, moreGates(t), openapi.Gated{})); err != nil || tools.Limiter != nil || tools.AllowDataLoss {
+	if _, err = NewEngines(*o, configOf(t, moreGates(t), gates.Gated{})); err != nil || tools.Limiter != nil || tools.AllowDataLoss {
 		t.Errorf("without limits the tools are %+v, %v", tools, err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/kube-annex/annex/featuregate"
 	"github.com/kube-annex/annex/server/featuregating/gates"
-	"github.com/kube-annex/annex/server/openapi"
 )
 
 // NewReporter returns the process's own gates such that it reports what it uses of them, to the namespace annex-system. What is gated
@@ -22,7 +21,7 @@ import (
 // process commits later, even before its gate has followed: registry/resource reads the Feature with each write, and commits only if
 // the Feature has not changed since. A write that is under way while a Feature becomes TurningOff therefore fails its comparison, and
 // is judged anew. What is published (openapi) follows a watch, as the gate does, and stores nothing.
-func NewReporter(own basegate.MutableVersionedFeatureGate, gated openapi.Gated, component, instance string) (*featuregate.Gate, error) {
+func NewReporter(own basegate.MutableVersionedFeatureGate, gated gates.Gated, component, instance string) (*featuregate.Gate, error) {
 	var follow []featuregate.Option
 	for _, gate := range gatedGates(gated) {
 		follow = append(follow, featuregate.FromAPI(gate))

@@ -10,7 +10,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/kube-annex/annex/registry/resource"
-	"github.com/kube-annex/annex/server/openapi"
+	"github.com/kube-annex/annex/server/featuregating/gates"
 )
 
 // Resources are the gated resources of one server.
@@ -25,7 +25,7 @@ type Resources struct {
 }
 
 // NewResources returns the resources with what their features permit now.
-func NewResources(gated []openapi.Resource, permission func(gate string) resource.Permission) *Resources {
+func NewResources(gated []gates.GatedResource, permission func(gate string) resource.Permission) *Resources {
 	r := &Resources{gates: map[schema.GroupVersionResource]string{}, permission: permission, served: map[string]chan struct{}{}}
 	for _, one := range gated {
 		r.gates[one.GroupVersionResource] = one.Gate

@@ -6,7 +6,7 @@
 // A Publisher takes the place of what a generic apiserver does about OpenAPI by itself. What is gated is published only while
 // its feature permits it, which may change at any time while the server runs:
 //
-//	publisher := openapi.NewPublisher(openapi.Gated{Fields: zz_generated.GatedFields()}, permitted)
+//	publisher := openapi.NewPublisher(gates.Gated{Fields: zz_generated.GatedFields()}, permitted)
 //	openapi.Apply(&config.Config, "Example", definitions, scheme)
 //	publisher.ApplyTo(&config.Config)
 //	server, err := config.Complete().New("example", genericapiserver.NewEmptyDelegate())

@@ -26,6 +26,7 @@ import (
 	"github.com/kube-annex/annex/registry/node"
 	"github.com/kube-annex/annex/registry/resource"
 	"github.com/kube-annex/annex/registry/resource/resourcetest"
+	"github.com/kube-annex/annex/server/featuregating/gates"
 	"github.com/kube-annex/annex/server/openapi"
 )
 
@@ -49,15 +50,15 @@ const (
 
 var allGates = sets.New(deadlines, conditions, wishes, balloons)
 
-func gated() openapi.Gated {
+func gated() gates.Gated {
 	kind := v1alpha1.SchemeGroupVersion.WithKind("NodeBalloon")
-	return openapi.Gated{
+	return gates.Gated{
 		Fields: []gatedfield.Field{
 			{Gate: deadlines, Kind: kind, Path: []string{"spec", "reclaimDeadlineSeconds"}, Model: models + "NodeBalloonSpec", Property: "reclaimDeadlineSeconds"},
 			{Gate: conditions, Kind: kind, Path: []string{"status", "conditions"}, Model: models + "NodeBalloonStatus", Property: "conditions"},
 			{Gate: wishes, Kind: kind, Path: []string{"spec"}, Model: models + "NodeBalloon", Property: "spec"},
 		},
-		Resources: []openapi.Resource{{Gate: balloons, GroupVersionResource: v1alpha1.SchemeGroupVersion.WithResource("nodeballoons")}},
+		Resources: []gates.GatedResource{{Gate: balloons, GroupVersionResource: v1alpha1.SchemeGroupVersion.WithResource("nodeballoons")}},
 	}
 }
 

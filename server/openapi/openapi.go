@@ -55,7 +55,7 @@ func (p *Publisher) definitionsV3() definitions {
 	}
 	made := definitions(p.v3.GetDefinitions(func(name string) spec.Ref {
 		name, _ = p.v3.GetDefinitionName(name)
-		return spec.MustCreateRef("#" + schemasRoot + common.EscapeJsonPointer(name))
+		return spec.MustCreateRef("#/components/schemas/" + common.EscapeJsonPointer(name))
 	}))
 	p.definitions = weak.Make(&made)
 	return made

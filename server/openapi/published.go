@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/kube-annex/annex/server/featuregating/gates"
 )
 
 // published is one document of a server as clients see it. It is built when somebody asks for it or its hash, and kept compressed from
@@ -19,10 +21,10 @@ type published struct {
 	// name is the document's path below /openapi/v3/; empty for v2.
 	name string
 	// gated is what the document has of what is gated, or may have.
-	gated Gated
+	gated gates.Gated
 	// building is held while the document is built and encoded: it shares maps with the definitions, which each build changes.
 	building *sync.Mutex
-	build    func() (*document, error)
+	build    func() (*gates.Document, error)
 	// protobuf converts from JSON.
 	protobuf func(json []byte) ([]byte, error)
 
@@ -47,7 +49,7 @@ const (
 
 // show sets what is permitted, and tells whether that changes the document.
 func (p *published) show(permitted sets.Set[string]) bool {
-	version := strings.Join(p.gated.without(permitted).gates(), ",")
+	version := strings.Join(p.gated.Without(permitted).Gates(), ",")
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.version != nil && *p.version == version {
@@ -102,7 +104,7 @@ func (p *published) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := built.without(p.permitted)
+	body, err := built.Without(p.permitted)
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
 	}

@@ -27,12 +27,13 @@ import (
 	"k8s.io/kube-openapi/pkg/spec3"
 
 	"github.com/kube-annex/annex/apis/gatedfield"
+	"github.com/kube-annex/annex/server/featuregating/gates"
 )
 
 // Publisher publishes a server's OpenAPI v2 and v3 without what is not permitted. Its methods may be called at any time, from
 // any goroutine.
 type Publisher struct {
-	gated Gated
+	gated gates.Gated
 	v2    *common.Config
 	v3    *common.OpenAPIV3Config
 
@@ -49,7 +50,7 @@ type Publisher struct {
 }
 
 // NewPublisher returns a publisher that begins with what is permitted now. It publishes nothing before it is installed.
-func NewPublisher(gated Gated, permitted func(gate string) bool) *Publisher {
+func NewPublisher(gated gates.Gated, permitted func(gate string) bool) *Publisher {
 	p := &Publisher{gated: gated, followers: map[int]func([]schema.GroupVersion){}}
 	p.permitted = p.ask(permitted)
 	return p
@@ -90,13 +91,13 @@ func (p *Publisher) Install(server *genericapiserver.GenericAPIServer) error {
 }
 
 func (p *Publisher) installV2(server *genericapiserver.GenericAPIServer, services []*restful.WebService) *published {
-	shown := &published{gated: p.gated, protobuf: handler.ToProtoBinary, building: &p.building, build: func() (*document, error) {
+	shown := &published{gated: p.gated, protobuf: handler.ToProtoBinary, building: &p.building, build: func() (*gates.Document, error) {
 		master, err := builder.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(services), p.v2)
 		if err != nil {
 			return nil, fmt.Errorf("build OpenAPI v2: %w", err)
 		}
 		master.Definitions = handler.PruneDefaults(master.Definitions)
-		return newV2(master, p.gated), nil
+		return gates.NewDocumentV2(master, p.gated), nil
 	}}
 	server.Handler.NonGoRestfulMux.Handle("/openapi/v2", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		shown.serve(w, r, acceptedV2)
@@ -108,21 +109,21 @@ func (p *Publisher) installV3(server *genericapiserver.GenericAPIServer, service
 	var documents []*published
 	for _, web := range services {
 		shown := &published{name: strings.TrimPrefix(web.RootPath(), "/"), protobuf: handler3.ToV3ProtoBinary, building: &p.building}
-		shown.build = func() (*document, error) {
+		shown.build = func() (*gates.Document, error) {
 			master, err := p.buildV3(web)
 			if err != nil {
 				return nil, fmt.Errorf("build OpenAPI v3 of %q: %w", shown.name, err)
 			}
-			return newV3(master, p.gated), nil
+			return gates.NewDocumentV3(master, p.gated), nil
 		}
-		if len(p.gated.gates()) > 0 {
+		if len(p.gated.Gates()) > 0 {
 			p.building.Lock()
 			built, err := shown.build()
 			p.building.Unlock()
 			if err != nil {
 				return nil, err
 			}
-			shown.gated = built.gated
+			shown.gated = built.Gated
 		}
 		documents = append(documents, shown)
 	}
@@ -215,7 +216,7 @@ func (p *Publisher) OnChange(follow func([]schema.GroupVersion)) (forget func())
 
 func (p *Publisher) ask(permitted func(gate string) bool) sets.Set[string] {
 	names := sets.New[string]()
-	for _, gate := range p.gated.gates() {
+	for _, gate := range p.gated.Gates() {
 		if permitted(gate) {
 			names.Insert(gate)
 		}

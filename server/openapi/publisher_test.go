@@ -30,6 +30,7 @@ import (
 	featuresregistry "github.com/kube-annex/annex/registry/features"
 	multiclusterregistry "github.com/kube-annex/annex/registry/multicluster"
 	"github.com/kube-annex/annex/registry/resource/resourcetest"
+	"github.com/kube-annex/annex/server/featuregating/gates"
 	"github.com/kube-annex/annex/server/openapi"
 )
 
@@ -266,7 +267,7 @@ func TestPublishWhileReading(t *testing.T) {
 // TestDocumentsOfSeveralGroupsAreReadAtOnce relies on the race detector: documents share maps with the definitions that they are built from.
 func TestDocumentsOfSeveralGroupsAreReadAtOnce(t *testing.T) {
 	t.Parallel()
-	gated := openapi.Gated{Resources: []openapi.Resource{
+	gated := gates.Gated{Resources: []gates.GatedResource{
 		{Gate: "G", GroupVersionResource: features.SchemeGroupVersion.WithResource("features")},
 		{Gate: "G", GroupVersionResource: multicluster.SchemeGroupVersion.WithResource("clusterclaims")},
 		{Gate: "G", GroupVersionResource: v1alpha1.SchemeGroupVersion.WithResource("nodeballoons")},
@@ -306,25 +307,25 @@ func TestWhatCannotBeHiddenIsRefused(t *testing.T) {
 	kind := v1alpha1.SchemeGroupVersion.WithKind("NodeBalloon")
 	absent := schema.GroupVersion{Group: "absent.example.com", Version: "v1"}
 	for name, tc := range map[string]struct {
-		gated openapi.Gated
+		gated gates.Gated
 		want  string
 	}{
 		"a model that is not there": {
-			openapi.Gated{Fields: []gatedfield.Field{{Gate: "G", Kind: kind, Path: []string{"spec", "x"}, Model: models + "Spec", Property: "x"}}},
+			gates.Gated{Fields: []gatedfield.Field{{Gate: "G", Kind: kind, Path: []string{"spec", "x"}, Model: models + "Spec", Property: "x"}}},
 			"the field spec.x of NodeBalloon is gated by G, but the OpenAPI of node.k8s.io/v1alpha1 has no model " + models + "Spec with a property x",
 		},
 		"a property that is not there": {
-			openapi.Gated{Fields: []gatedfield.Field{{Gate: "G", Kind: kind, Path: []string{"spec", "x"}, Model: models + "NodeBalloonSpec", Property: "x"}}},
+			gates.Gated{Fields: []gatedfield.Field{{Gate: "G", Kind: kind, Path: []string{"spec", "x"}, Model: models + "NodeBalloonSpec", Property: "x"}}},
 			"has no model " + models + "NodeBalloonSpec with a property x",
 		},
 		"a resource that is not there": {
-			openapi.Gated{Resources: []openapi.Resource{{Gate: "G", GroupVersionResource: v1alpha1.SchemeGroupVersion.WithResource("nodeballoon")}}},
+			gates.Gated{Resources: []gates.GatedResource{{Gate: "G", GroupVersionResource: v1alpha1.SchemeGroupVersion.WithResource("nodeballoon")}}},
 			"nodeballoon is gated by G, but node.k8s.io/v1alpha1 does not serve it",
 		},
 		"a group that is not served": {
-			openapi.Gated{
+			gates.Gated{
 				Fields:    []gatedfield.Field{{Gate: "G", Kind: absent.WithKind("A"), Model: "A", Property: "x"}},
-				Resources: []openapi.Resource{{Gate: "G", GroupVersionResource: absent.WithResource("as")}},
+				Resources: []gates.GatedResource{{Gate: "G", GroupVersionResource: absent.WithResource("as")}},
 			}, "",
 		},
 	} {

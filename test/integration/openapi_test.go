@@ -22,6 +22,7 @@ import (
 	"github.com/kube-annex/annex/apis/gatedfield"
 	"github.com/kube-annex/annex/apis/node/v1alpha1"
 	"github.com/kube-annex/annex/server/extension"
+	"github.com/kube-annex/annex/server/featuregating/gates"
 	"github.com/kube-annex/annex/server/openapi"
 	"github.com/kube-annex/annex/server/standalone"
 	"github.com/kube-annex/annex/test/framework"
@@ -41,7 +42,7 @@ const (
 func TestGatedFieldThroughControlPlane(t *testing.T) {
 	t.Parallel()
 	on, off := func(string) bool { return true }, func(string) bool { return false }
-	publisher := openapi.NewPublisher(openapi.Gated{Fields: []gatedfield.Field{{
+	publisher := openapi.NewPublisher(gates.Gated{Fields: []gatedfield.Field{{
 		Gate: "Deadlines", Kind: v1alpha1.SchemeGroupVersion.WithKind("NodeBalloon"), Path: []string{"spec", "reclaimDeadlineSeconds"},
 		Model: "com.github.kube-annex.annex.apis.node.v1alpha1.NodeBalloonSpec", Property: "reclaimDeadlineSeconds",
 	}}}, on)
@@ -94,13 +95,13 @@ func TestGatedFieldThroughControlPlane(t *testing.T) {
 // The extension apiserver may touch each of its APIServices, and nobody else's.
 func TestEachVersionIsAnnounced(t *testing.T) {
 	t.Parallel()
-	var gated openapi.Gated
+	var gated gates.Gated
 	for _, resource := range []schema.GroupVersionResource{
 		{Group: "features.k8s.io", Version: "v1alpha1", Resource: "features"},
 		{Group: "multicluster.k8s.io", Version: "v1alpha1", Resource: "clusterclaims"},
 		{Group: "node.k8s.io", Version: "v1alpha1", Resource: "nodeballoons"},
 	} {
-		gated.Resources = append(gated.Resources, openapi.Resource{Gate: "All", GroupVersionResource: resource})
+		gated.Resources = append(gated.Resources, gates.GatedResource{Gate: "All", GroupVersionResource: resource})
 	}
 	publisher := openapi.NewPublisher(gated, func(string) bool { return true })
 	server := framework.Start(t, func(o *standalone.Options) { o.Extension.OpenAPI = publisher })

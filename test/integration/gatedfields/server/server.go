@@ -30,6 +30,7 @@ import (
 	"github.com/kube-annex/annex/registry/resource"
 	"github.com/kube-annex/annex/registry/resource/resourcetest"
 	"github.com/kube-annex/annex/server/featuregating"
+	"github.com/kube-annex/annex/server/featuregating/gates"
 	"github.com/kube-annex/annex/server/openapi"
 	"github.com/kube-annex/annex/test/integration/gatedfields/api/install"
 	"github.com/kube-annex/annex/test/integration/gatedfields/api/v1alpha1"
@@ -119,9 +120,9 @@ func Start(t testing.TB, options Options) *Server {
 		asked = options.Around(permits)
 	}
 	follower := features.NewFollower(permits)
-	gated := openapi.Gated{
+	gated := gates.Gated{
 		Fields:    v1alpha1.GatedFields(),
-		Resources: []openapi.Resource{{Gate: Claims, GroupVersionResource: ClaimResource}},
+		Resources: []gates.GatedResource{{Gate: Claims, GroupVersionResource: ClaimResource}},
 	}
 	resources := featuregating.NewResources(gated.Resources, follower.Permission)
 	publisher := openapi.NewPublisher(gated, resources.Published(follower.Permitted))

@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package openapi
+package gates
 
 import (
 	"slices"
@@ -13,21 +13,21 @@ import (
 	"github.com/kube-annex/annex/apis/gatedfield"
 )
 
-// Gated is what a server publishes only while features permit it.
+// Gated lists what a server serves only while features permit it.
 type Gated struct {
 	Fields    []gatedfield.Field
-	Resources []Resource
+	Resources []GatedResource
 }
 
-// Resource is one gated resource, with all its subresources.
-type Resource struct {
+// GatedResource is one gated resource with all its subresources.
+type GatedResource struct {
 	// Gate is the name of the feature that permits the resource.
 	Gate string
 	schema.GroupVersionResource
 }
 
-// gates returns the names of all features that anything depends on, in order.
-func (g Gated) gates() []string {
+// Gates returns the names of all features that anything depends on, in order.
+func (g Gated) Gates() []string {
 	names := sets.New[string]()
 	for _, field := range g.Fields {
 		names.Insert(field.Gate)
@@ -38,18 +38,18 @@ func (g Gated) gates() []string {
 	return sets.List(names)
 }
 
-// without returns what is not permitted.
-func (g Gated) without(permitted sets.Set[string]) Gated {
+// Without returns what is not permitted.
+func (g Gated) Without(permitted sets.Set[string]) Gated {
 	return Gated{
 		Fields: slices.DeleteFunc(slices.Clone(g.Fields), func(field gatedfield.Field) bool { return permitted.Has(field.Gate) }),
-		Resources: slices.DeleteFunc(slices.Clone(g.Resources), func(resource Resource) bool {
+		Resources: slices.DeleteFunc(slices.Clone(g.Resources), func(resource GatedResource) bool {
 			return permitted.Has(resource.Gate)
 		}),
 	}
 }
 
-// serves tells whether a path is one of the resource, as generic apiservers lay them out.
-func (r Resource) serves(path string) bool {
+// serves reports whether a path of a generic apiserver belongs to the resource.
+func (r GatedResource) serves(path string) bool {
 	root := "/apis/" + r.Group + "/" + r.Version + "/"
 	if r.Group == "" {
 		root = "/api/" + r.Version + "/"

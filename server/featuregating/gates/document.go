@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package openapi
+package gates
 
 import (
 	"maps"
@@ -21,44 +21,47 @@ const (
 	schemasRoot     = "/components/schemas/"
 )
 
-// document is one OpenAPI document of a server as it has been built, with everything in it: the one of v2, or the one of a path in v3.
-type document struct {
+// Document is one OpenAPI document of a server, with everything that is gated: the one of v2, or the one of a path in v3.
+type Document struct {
+	// Gated lists what the document has of what is gated.
+	Gated Gated
+
 	// modelsRoot is what precedes a model's name where it is referred to.
 	modelsRoot string
-	gated      Gated
 	references references
 	// encode returns the document without what is hidden, as JSON.
 	encode func(h hidden) ([]byte, error)
 }
 
 // newDocument keeps of what is gated that which the document has.
-func newDocument(modelsRoot string, gated Gated, paths []string, model func(name string) (*spec.Schema, bool)) *document {
-	d := &document{modelsRoot: modelsRoot}
+func newDocument(modelsRoot string, gated Gated, paths []string, model func(name string) (*spec.Schema, bool)) *Document {
+	d := &Document{modelsRoot: modelsRoot}
 	for _, field := range gated.Fields {
 		schema, ok := model(common.EscapeJsonPointer(field.Model))
 		if !ok {
 			continue
 		}
 		if _, ok = schema.Properties[field.Property]; ok {
-			d.gated.Fields = append(d.gated.Fields, field)
+			d.Gated.Fields = append(d.Gated.Fields, field)
 		}
 	}
 	for _, resource := range gated.Resources {
 		if slices.ContainsFunc(paths, resource.serves) {
-			d.gated.Resources = append(d.gated.Resources, resource)
+			d.Gated.Resources = append(d.Gated.Resources, resource)
 		}
 	}
 	d.references = references{paths: map[string][]string{}, components: map[string][]string{}, properties: map[string]map[string][]string{}}
 	return d
 }
 
-func newV2(master *spec.Swagger, gated Gated) *document {
+// NewDocumentV2 returns a document of OpenAPI v2 as it was built.
+func NewDocumentV2(master *spec.Swagger, gated Gated) *Document {
 	d := newDocument(definitionsRoot, gated, slices.Collect(maps.Keys(master.Paths.Paths)), func(name string) (*spec.Schema, bool) {
 		schema, ok := master.Definitions[name]
 		return &schema, ok
 	})
 	d.encode = func(h hidden) ([]byte, error) { return withoutV2(master, h).MarshalJSON() }
-	properties := d.properties(d.gated)
+	properties := d.properties(d.Gated)
 	if !d.hasGated() {
 		return d
 	}
@@ -75,7 +78,8 @@ func newV2(master *spec.Swagger, gated Gated) *document {
 	return d
 }
 
-func newV3(master *spec3.OpenAPI, gated Gated) *document {
+// NewDocumentV3 returns a document of OpenAPI v3 as it was built.
+func NewDocumentV3(master *spec3.OpenAPI, gated Gated) *Document {
 	if master.Paths == nil || master.Components == nil {
 		gated = Gated{}
 	}
@@ -88,7 +92,7 @@ func newV3(master *spec3.OpenAPI, gated Gated) *document {
 		return schema, ok
 	})
 	d.encode = func(h hidden) ([]byte, error) { return withoutV3(master, h).MarshalJSON() }
-	properties := d.properties(d.gated)
+	properties := d.properties(d.Gated)
 	if !d.hasGated() {
 		return d
 	}
@@ -104,10 +108,10 @@ func newV3(master *spec3.OpenAPI, gated Gated) *document {
 	return d
 }
 
-func (d *document) hasGated() bool { return len(d.gated.Fields)+len(d.gated.Resources) > 0 }
+func (d *Document) hasGated() bool { return len(d.Gated.Fields)+len(d.Gated.Resources) > 0 }
 
 // properties returns the gated properties by component.
-func (d *document) properties(gated Gated) map[string]sets.Set[string] {
+func (d *Document) properties(gated Gated) map[string]sets.Set[string] {
 	properties := map[string]sets.Set[string]{}
 	for _, field := range gated.Fields {
 		component := d.modelsRoot + common.EscapeJsonPointer(field.Model)
@@ -119,16 +123,16 @@ func (d *document) properties(gated Gated) map[string]sets.Set[string] {
 	return properties
 }
 
-// without returns the document without what is not permitted, as JSON.
-func (d *document) without(permitted sets.Set[string]) ([]byte, error) {
-	gated := d.gated.without(permitted)
+// Without returns the document without what is not permitted, as JSON.
+func (d *Document) Without(permitted sets.Set[string]) ([]byte, error) {
+	gated := d.Gated.Without(permitted)
 	h := hidden{paths: sets.New[string](), properties: d.properties(gated)}
 	for path := range d.references.paths {
-		if slices.ContainsFunc(gated.Resources, func(resource Resource) bool { return resource.serves(path) }) {
+		if slices.ContainsFunc(gated.Resources, func(resource GatedResource) bool { return resource.serves(path) }) {
 			h.paths.Insert(path)
 		}
 	}
-	if len(gated.gates()) > 0 {
+	if len(gated.Gates()) > 0 {
 		d.references.hide(&h)
 	}
 	return d.encode(h)
