@@ -86,8 +86,8 @@ type apiServer struct {
 }
 
 // build builds the server and installs its API groups. It starts nothing.
-func (c CompletedConfig) build() (*apiServer, error) {
-	server, err := c.completed.New(Name, genericapiserver.NewEmptyDelegate())
+func (c *config) build() (*apiServer, error) {
+	server, err := c.generic.New(Name, genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", Name, err)
 	}
@@ -100,21 +100,23 @@ func (c CompletedConfig) build() (*apiServer, error) {
 	return &apiServer{generic: server, engines: engines}, nil
 }
 
-func (c CompletedConfig) install(server *genericapiserver.GenericAPIServer) (*featuregating.Engines, error) {
+func (c *config) install(server *genericapiserver.GenericAPIServer) (*featuregating.Engines, error) {
 	served, err := c.installGroups(server, deciders{
-		permits: c.gating.permits, joining: c.joining, reporters: featuregating.NewReporters(c.host.CoordinationV1()), admit: c.generic.AdmissionControl,
+		permits: c.gating.Permits, joining: c.joining, reporters: featuregating.NewReporters(c.host.CoordinationV1()), admit: c.generic.AdmissionControl,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := c.gating.publisher.Install(server); err != nil {
+	if err := c.gating.Publisher.Install(server); err != nil {
 		return nil, err
 	}
-	return c.newEngines(served, server.LoopbackClientConfig)
+	return featuregating.NewEngines(c.options.Lifecycle, featuregating.Config{
+		Gates: c.reporter, Gated: gated(), Resources: served, Instance: c.instance, Loopback: server.LoopbackClientConfig, Host: c.host,
+	})
 }
 
 // installGroups builds the storage of all kinds and serves them.
-func (c CompletedConfig) installGroups(server *genericapiserver.GenericAPIServer, d deciders) (resources, error) {
+func (c *config) installGroups(server *genericapiserver.GenericAPIServer, d deciders) (resources, error) {
 	resourceOf := resources{}
 	infos := make([]*genericapiserver.APIGroupInfo, 0, len(served))
 	for _, next := range served {

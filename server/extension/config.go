@@ -22,6 +22,8 @@ import (
 	generatedopenapi "github.com/kube-annex/annex/generated/openapi"
 	multiclusterregistry "github.com/kube-annex/annex/registry/multicluster"
 	"github.com/kube-annex/annex/server/etcd"
+	"github.com/kube-annex/annex/server/featuregating"
+	"github.com/kube-annex/annex/server/featuregating/gates"
 	"github.com/kube-annex/annex/server/internal/authentication"
 	"github.com/kube-annex/annex/server/internal/certificates/rotation"
 	"github.com/kube-annex/annex/server/internal/genericserver"
@@ -31,9 +33,9 @@ import (
 // informerResync is the resync period of the informers of the host's objects.
 const informerResync = 10 * time.Minute
 
-// Config is the configuration of one extension apiserver.
-type Config struct {
-	generic *genericapiserver.RecommendedConfig
+// config is the configuration of one extension apiserver.
+type config struct {
+	generic genericapiserver.CompletedConfig
 	options CompletedOptions
 	scheme  *runtime.Scheme
 	codecs  serializer.CodecFactory
@@ -41,25 +43,14 @@ type Config struct {
 	// instance identifies this replica.
 	instance string
 	reporter *featuregate.Gate
-	gating   *gating
+	gating   *featuregating.Gating
 	joining  multiclusterregistry.Joining
 	// background runs until the server has drained.
 	background []func(context.Context)
 }
 
-// CompletedConfig is a valid Config; only Complete returns it.
-type CompletedConfig struct {
-	*Config
-	completed genericapiserver.CompletedConfig
-}
-
-// Complete sets the defaults of the generic configuration.
-func (c *Config) Complete() CompletedConfig {
-	return CompletedConfig{Config: c, completed: c.generic.Complete()}
-}
-
-// NewConfig applies the options. It starts nothing and sends no requests.
-func NewConfig(o CompletedOptions, backend *etcd.Backend, listener net.Listener) (*Config, error) {
+// newConfig applies the options. It starts nothing and sends no requests.
+func newConfig(o CompletedOptions, backend *etcd.Backend, listener net.Listener) (*config, error) {
 	scheme := newScheme()
 	codecs := serializer.NewCodecFactory(scheme)
 	host, err := kubernetes.NewForConfig(o.host)
@@ -86,20 +77,18 @@ func NewConfig(o CompletedOptions, backend *etcd.Backend, listener net.Listener)
 	if err != nil {
 		return nil, err
 	}
-	reporter, err := o.newReporter(instance)
-	if err != nil {
-		return nil, err
+	reporter, ok := o.Gates.(*featuregate.Gate)
+	if !ok {
+		if reporter, err = featuregating.NewReporter(o.Gates, gated(), Name, instance); err != nil {
+			return nil, err
+		}
 	}
-	// Writes read the stored Feature, so these gates decide only if there is none; the reporter's gates follow the Features later.
-	gating, err := newGating(reporter.MutableVersionedFeatureGate, o.OpenAPI)
-	if err != nil {
-		return nil, err
-	}
-	gating.applyTo(&generic.Config)
+	gating := featuregating.NewGating(gates.Namespace, gated(), configured(reporter), o.OpenAPI)
+	gating.ApplyTo(&generic.Config)
 	if err = o.applyFilters(&generic.Config, host, gating); err != nil {
 		return nil, err
 	}
-	announcer, err := openapi.NewAnnouncer(o.host, gating.publisher)
+	announcer, err := openapi.NewAnnouncer(o.host, gating.Publisher)
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +101,8 @@ func NewConfig(o CompletedOptions, backend *etcd.Backend, listener net.Listener)
 	}); err != nil {
 		return nil, err
 	}
-	return &Config{
-		generic: generic, options: o, scheme: scheme, codecs: codecs, host: host, instance: instance, reporter: reporter, gating: gating, joining: joining,
+	return &config{
+		generic: generic.Complete(), options: o, scheme: scheme, codecs: codecs, host: host, instance: instance, reporter: reporter, gating: gating, joining: joining,
 		background: slices.Concat(serving, access, requests, []func(context.Context){announcer.Run}),
 	}, nil
 }

@@ -8,10 +8,10 @@
 // which namespaces exist, how requests are queued. None of that has to be there when it starts: it serves at once, is
 // alive, and becomes ready when the host has answered.
 //
-// A server is built as upstream's are: options.go, config.go (NewConfig applies the options, Complete), apis.go (the API groups),
-// controllers.go, run.go.
+// A server is built as upstream's are: options.go, config.go (newConfig applies the options), apis.go (the API groups), gating.go (what is
+// gated), run.go.
 //
-// What is gated is published, and may be written, while a Feature in the namespace annex-system permits it; see gating.go. Every replica
+// What is gated is published, and may be written, while a Feature in the namespace annex-system permits it. Every replica
 // takes part in turning these Features on and off (server/featuregating), and keeps Leases on the host by which others know of it.
 //
 // Besides these, two things are written to the host by every replica, outside any term of controllers/leadership: the certificate

@@ -8,13 +8,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/kube-annex/annex/server/featuregating"
 	"github.com/kube-annex/annex/server/internal/filters"
 	"github.com/kube-annex/annex/server/internal/filters/fencing"
 )
 
 // applyFilters sets the handler chain. Late writes of leaders are refused exactly if the Leases are in the server's etcd, else after a read
 // of the Lease from the host.
-func (o *completedOptions) applyFilters(config *genericapiserver.Config, host kubernetes.Interface, features *gating) error {
+func (o *completedOptions) applyFilters(config *genericapiserver.Config, host kubernetes.Interface, gating *featuregating.Gating) error {
 	metrics, err := fencing.NewMetrics(legacyregistry.Register)
 	if err != nil {
 		return err
@@ -23,6 +24,6 @@ func (o *completedOptions) applyFilters(config *genericapiserver.Config, host ku
 	if o.SharesLeaseStorage {
 		check = fencing.InTransaction(metrics)
 	}
-	filters.Extension{Fence: check, WithGatedResources: features.resources.WithGatedResources}.ApplyTo(config)
+	filters.Extension{Fence: check, WithGatedResources: gating.WithGatedResources}.ApplyTo(config)
 	return nil
 }

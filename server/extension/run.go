@@ -57,12 +57,12 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config, err := NewConfig(s.options, s.backend, listener) //nolint:contextcheck // what the storage loads ends when the server has drained
+	config, err := newConfig(s.options, s.backend, listener) //nolint:contextcheck // what the storage loads ends when the server has drained
 	if err != nil {
 		_ = listener.Close()
 		return err
 	}
-	built, err := config.Complete().build()
+	built, err := config.build()
 	if err != nil {
 		_ = listener.Close()
 		return err
@@ -78,7 +78,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	// These end with the context: they are clients of the server, and watch its storage.
 	running.Go(func() { s.lifecycle.run(ctx, built.engines.Run) })
-	running.Go(func() { config.gating.follower.Run(ctx) })
+	running.Go(func() { config.gating.Follower.Run(ctx) })
 	running.Go(func() {
 		if err := genericserver.WaitReady(ctx, built.generic.LoopbackClientConfig); err == nil {
 			s.handler = built.generic.Handler

@@ -1,28 +1,31 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package featuregating takes the server's features through their states (featuregate/lifecycle), in every replica of the extension
-// apiserver.
+// Package featuregating connects feature gates to Features: what a gate gates is served while the stored Feature permits it. The parts for
+// gated resources and OpenAPI serve any server that is built on the generic apiserver.
 //
-// Annex's own gates are Features of the namespace annex-system. They announce themselves: what server/featuregating/gates has is a Feature, and what
-// it gates, as the generated tables say, makes its tasks. Turning off a gate whose fields are dropped clears them everywhere; where they
-// are rejected, or a whole resource is gated, it waits until users have removed what is left. Nothing has to be added here for a new
-// gate.
+// The way of a gate, from its registration to what is served:
 //
-// The flag --features sets features of others, which have no server of their own and read them through featuregate.FromAPI. They are
-// announced in their namespaces by the component annex-features, and have no tasks. A Feature that annex's observer writes (source
-// Observed) stays as it is.
+//  1. gates/gates.go registers Annex's gates and their defaults; --feature-gates sets them. A marker in types.go names the gate of a field,
+//     and `make generate` writes the table GatedFields() beside the types. A gated resource is a row of gates.Gated.
+//  2. features.go turns each gate into a feature of the namespace annex-system. The tasks follow from the table: turning off clears
+//     fields that are dropped, and waits until users have removed rejected fields and objects of gated resources.
+//  3. engines.go runs an engine (featuregate/lifecycle) for each namespace in every replica. It waits for the host (wait.go), creates the
+//     Features, and takes them from state to state. reporters.go stores the reports of programs in Leases on the host.
+//  4. registry/features reads the state with each write (Permits) and follows it (Follower); gating.go calls the rest on a change.
+//  5. What is not permitted: registry/resource drops or refuses gated fields; handler.go and discovery.go hide gated resources, with 404
+//     and the end of watches; server/openapi publishes documents without either (gates/document.go).
+//  6. reporter.go reports which gates this process uses, so that a Feature does not turn Off before all processes have stopped using it.
 //
-// Each namespace has its Engine. It begins when the host has the namespace and the server has its rights on Leases, and says once what
-// it is waiting for. Features are written through the server itself, and Leases to the host, in annex-system alone: those of the
-// replicas, for whatever namespace, and those of reporters, which the server writes when it takes a report. In other namespaces Leases
-// are read, since other servers may announce features there. Where the last of those is gone, lifecycle.Orphans says so in its Features.
+// A resource whose Feature is TurningOff is still served, so that stored objects can be read, changed and deleted; registry/resource
+// (Kind.Gate) refuses new ones. Resources of the legacy group, below /api, cannot be gated.
 //
-// The processes of Annex are reporters of their gates themselves; see reporter.go.
+// The flag --features sets features of components without a server of their own, which read them with featuregate.FromAPI. The component
+// annex-features announces them in their namespaces, without tasks. A Feature with source Observed stays as it is.
 //
-// Resources serves whole resources only while their features permit it. A resource whose feature is Off is hidden from discovery, requests for
-// it get 404, and watches of it end. While its feature is TurningOff it is served, and registry/resource (Kind.Gate) refuses new objects.
-// Resources of the legacy group, below /api, cannot be gated.
+// Features are written through the server itself. Leases are written to the host in annex-system alone: those of the replicas, for every
+// namespace, and those of reporters. In other namespaces Leases are read, because other servers may announce features there; when the
+// last of those is gone, lifecycle.Orphans reports it in its Features.
 //
 // This package is not a stable API.
 package featuregating

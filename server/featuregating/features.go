@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/flowcontrol"
-	basegate "k8s.io/component-base/featuregate"
 
 	"github.com/kube-annex/annex/apis/features/v1alpha1"
 	"github.com/kube-annex/annex/apis/gatedfield"
@@ -145,17 +144,4 @@ func gatedBy(gate string, c Config) ([]*gatedResource, error) {
 		}
 	}
 	return out, nil
-}
-
-// gatedGates returns the names of all gates that gate anything, in order.
-func gatedGates(gated gates.Gated) []basegate.Feature {
-	var out []basegate.Feature
-	for _, field := range gated.Fields {
-		out = append(out, basegate.Feature(field.Gate))
-	}
-	for _, r := range gated.Resources {
-		out = append(out, basegate.Feature(r.Gate))
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }

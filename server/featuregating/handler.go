@@ -22,8 +22,8 @@ import (
 )
 
 // WithGatedResources answers 404 for resources whose features are off, and removes them from discovery. It comes after authorization.
-func (r *Resources) WithGatedResources(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
-	if len(r.gates) == 0 {
+func (g *Gating) WithGatedResources(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+	if len(g.gates) == 0 {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -32,21 +32,21 @@ func (r *Resources) WithGatedResources(next http.Handler, serializer runtime.Neg
 		case !ok:
 			next.ServeHTTP(w, req)
 		case info.IsResourceRequest:
-			r.serveResource(next, serializer, w, req, info)
+			g.serveResource(next, serializer, w, req, info)
 		default:
-			r.serveDiscovery(next, serializer, w, req)
+			g.serveDiscovery(next, serializer, w, req)
 		}
 	})
 }
 
-func (r *Resources) serveResource(next http.Handler, serializer runtime.NegotiatedSerializer, w http.ResponseWriter, req *http.Request, info *request.RequestInfo) {
+func (g *Gating) serveResource(next http.Handler, serializer runtime.NegotiatedSerializer, w http.ResponseWriter, req *http.Request, info *request.RequestInfo) {
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
-	gate, gated := r.gates[gvr]
+	gate, gated := g.gates[gvr]
 	if !gated {
 		next.ServeHTTP(w, req)
 		return
 	}
-	gone, served := r.presence(gate)
+	gone, served := g.presence(gate)
 	if !served {
 		responsewriters.ErrorNegotiated(resource.NotServed(gvr.GroupResource(), req.Method), serializer, gvr.GroupVersion(), w, req)
 		return
@@ -67,8 +67,8 @@ func (r *Resources) serveResource(next http.Handler, serializer runtime.Negotiat
 }
 
 // serveDiscovery answers /apis/<group>/<version> where something of it is hidden.
-func (r *Resources) serveDiscovery(next http.Handler, serializer runtime.NegotiatedSerializer, w http.ResponseWriter, req *http.Request) {
-	version, ok := r.discovered(req)
+func (g *Gating) serveDiscovery(next http.Handler, serializer runtime.NegotiatedSerializer, w http.ResponseWriter, req *http.Request) {
+	version, ok := g.discovered(req)
 	if !ok {
 		next.ServeHTTP(w, req)
 		return
@@ -85,20 +85,20 @@ func (r *Resources) serveDiscovery(next http.Handler, serializer runtime.Negotia
 	}
 	shown := slices.DeleteFunc(list.APIResources, func(one metav1.APIResource) bool {
 		name, _, _ := strings.Cut(one.Name, "/")
-		return r.hidden(version.WithResource(name))
+		return g.hidden(version.WithResource(name))
 	})
 	apidiscovery.NewAPIVersionHandler(serializer, version, apidiscovery.APIResourceListerFunc(func() []metav1.APIResource { return shown })).ServeHTTP(w, req)
 }
 
 // discovered returns the group-version that a request asks about, and whether it has a gated resource.
-func (r *Resources) discovered(req *http.Request) (schema.GroupVersion, bool) {
+func (g *Gating) discovered(req *http.Request) (schema.GroupVersion, bool) {
 	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
 	if req.Method != http.MethodGet || len(parts) != 3 || parts[0] != "apis" {
 		return schema.GroupVersion{}, false
 	}
 	version := schema.GroupVersion{Group: parts[1], Version: parts[2]}
-	for gvr := range r.gates {
-		if gvr.GroupVersion() == version && r.hidden(gvr) {
+	for gvr := range g.gates {
+		if gvr.GroupVersion() == version && g.hidden(gvr) {
 			return version, true
 		}
 	}

@@ -23,8 +23,12 @@ import (
 // is judged anew. What is published (openapi) follows a watch, as the gate does, and stores nothing.
 func NewReporter(own basegate.MutableVersionedFeatureGate, gated gates.Gated, component, instance string) (*featuregate.Gate, error) {
 	var follow []featuregate.Option
-	for _, gate := range gatedGates(gated) {
-		follow = append(follow, featuregate.FromAPI(gate))
+	known := own.GetAll()
+	for _, gate := range gated.Gates() {
+		if _, ok := known[basegate.Feature(gate)]; !ok {
+			return nil, fmt.Errorf("there is no feature gate %s, which gates a field or resource; add it to server/featuregating/gates", gate)
+		}
+		follow = append(follow, featuregate.FromAPI(basegate.Feature(gate)))
 	}
 	reporter, err := featuregate.New(own, featuregate.Options{
 		Component: component, Version: gates.Version(), Namespace: gates.Namespace, Instance: instance,
@@ -32,8 +36,8 @@ func NewReporter(own basegate.MutableVersionedFeatureGate, gated gates.Gated, co
 	if err != nil {
 		return nil, fmt.Errorf("report the process's own feature gates: %w", err)
 	}
-	for _, gate := range gatedGates(gated) {
-		reporter.Enabled(gate)
+	for _, gate := range gated.Gates() {
+		reporter.Enabled(basegate.Feature(gate))
 	}
 	return reporter, nil
 }

@@ -15,6 +15,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kube-annex/annex/server/extension"
+	"github.com/kube-annex/annex/server/featuregating/gates"
 	"github.com/kube-annex/annex/server/internal/options"
 )
 
@@ -60,8 +61,8 @@ func New() Registration {
 // Objects returns all that has to be in the cluster, in the order in which it is created.
 func (r Registration) Objects() []Object {
 	objects := []Object{r.namespace(r.Service.Namespace)}
-	if r.Service.Namespace != extension.FeaturesNamespace {
-		objects = append(objects, r.namespace(extension.FeaturesNamespace))
+	if r.Service.Namespace != gates.Namespace {
+		objects = append(objects, r.namespace(gates.Namespace))
 	}
 	if r.User == "" {
 		objects = append(objects, r.serviceAccount())

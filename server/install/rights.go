@@ -18,6 +18,7 @@ import (
 	"github.com/kube-annex/annex/apis/features"
 	"github.com/kube-annex/annex/apis/multicluster"
 	"github.com/kube-annex/annex/server/extension"
+	"github.com/kube-annex/annex/server/featuregating/gates"
 	"github.com/kube-annex/annex/server/internal/admission"
 )
 
@@ -44,8 +45,8 @@ func (r Registration) serverRights() []Object {
 		// Replicas know each other, and who reports features, by Leases in annex-system. Servers of others have Leases in the namespaces of
 		// their features; the role is bound to read them in those of --features, by hand.
 		r.clusterRole(lifecycleRole, nil, allow(read, coordinationv1.GroupName, "leases")),
-		r.role(extension.FeaturesNamespace, name+"-feature-leases", FeatureLeaseRules()...),
-		r.roleBinding(extension.FeaturesNamespace, name+"-feature-leases", name+"-feature-leases"),
+		r.role(gates.Namespace, name+"-feature-leases", FeatureLeaseRules()...),
+		r.roleBinding(gates.Namespace, name+"-feature-leases", name+"-feature-leases"),
 	}
 }
 
@@ -53,7 +54,7 @@ func (r Registration) serverRights() []Object {
 func (r Registration) retired() []Object {
 	return []Object{&rbacv1.RoleBinding{
 		TypeMeta:   typeMeta(rbacv1.SchemeGroupVersion, "RoleBinding"),
-		ObjectMeta: r.namespaced(extension.FeaturesNamespace, r.Service.Name+"-feature-lifecycle"),
+		ObjectMeta: r.namespaced(gates.Namespace, r.Service.Name+"-feature-lifecycle"),
 	}}
 }
 

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kube-annex/annex/server/controlplane/bootstrappolicy"
-	"github.com/kube-annex/annex/server/extension"
+	"github.com/kube-annex/annex/server/featuregating/gates"
 	"github.com/kube-annex/annex/server/install"
 )
 
@@ -32,12 +32,12 @@ func policy() bootstrappolicy.Policy {
 			bootstrappolicy.ClusterRoleBinding(controllersUser, controllers),
 		},
 		Roles: []*rbacv1.Role{
-			bootstrappolicy.Role(extension.FeaturesNamespace, extensionUser, install.FeatureLeaseRules()...),
-			bootstrappolicy.Role(extension.FeaturesNamespace, controllersUser, append(install.ControllerLeaseRules(), install.ReportRules()...)...),
+			bootstrappolicy.Role(gates.Namespace, extensionUser, install.FeatureLeaseRules()...),
+			bootstrappolicy.Role(gates.Namespace, controllersUser, append(install.ControllerLeaseRules(), install.ReportRules()...)...),
 		},
 		RoleBindings: []*rbacv1.RoleBinding{
-			bootstrappolicy.RoleBinding(extension.FeaturesNamespace, extensionUser, extensionUser, server),
-			bootstrappolicy.RoleBinding(extension.FeaturesNamespace, controllersUser, controllersUser, controllers),
+			bootstrappolicy.RoleBinding(gates.Namespace, extensionUser, extensionUser, server),
+			bootstrappolicy.RoleBinding(gates.Namespace, controllersUser, controllersUser, controllers),
 			bootstrappolicy.RoleBinding(metav1.NamespaceSystem, bootstrappolicy.AuthenticationReader, extensionUser+"-authentication-reader", server),
 		},
 	}

@@ -114,23 +114,15 @@ type Options struct {
 func Start(t testing.TB, options Options) *Server {
 	t.Helper()
 	scheme := resource.NewScheme(featuresinstall.Install, multiclusterinstall.Install, install.Install)
-	permits := features.NewPermits(Namespace, func(gate string) bool { return options.Own[gate] })
-	var asked resource.Permits = permits
-	if options.Around != nil {
-		asked = options.Around(permits)
-	}
-	follower := features.NewFollower(permits)
-	gated := gates.Gated{
+	gating := featuregating.NewGating(Namespace, gates.Gated{
 		Fields:    v1alpha1.GatedFields(),
 		Resources: []gates.GatedResource{{Gate: Claims, GroupVersionResource: ClaimResource}},
+	}, func(gate string) bool { return options.Own[gate] }, nil)
+	var asked resource.Permits = gating.Permits
+	if options.Around != nil {
+		asked = options.Around(gating.Permits)
 	}
-	resources := featuregating.NewResources(gated.Resources, follower.Permission)
-	publisher := openapi.NewPublisher(gated, resources.Published(follower.Permitted))
-	follower.OnChange(func() {
-		resources.Update()
-		publisher.Publish(resources.Published(follower.Permitted))
-	})
-	out := &Server{Follower: follower, Publisher: publisher}
+	out := &Server{Follower: gating.Follower, Publisher: gating.Publisher}
 	out.Server = resourcetest.Start(t, resourcetest.Options{
 		Scheme:      scheme,
 		Codecs:      serializer.NewCodecFactory(scheme),
@@ -139,7 +131,7 @@ func Start(t testing.TB, options Options) *Server {
 		Etcd:        options.Etcd,
 		Before: []resourcetest.Group{
 			{Version: featuresv1alpha1.SchemeGroupVersion, Install: func(group *resource.Group) error {
-				return permits.InstallWith(group, options.Reporters)
+				return gating.Permits.InstallWith(group, options.Reporters)
 			}},
 			{Version: multiclusterv1alpha1.SchemeGroupVersion, Install: func(group *resource.Group) error {
 				return errors.Join(claims.Install(group.Gate(asked)), reservations.Install(group))
@@ -153,18 +145,17 @@ func Start(t testing.TB, options Options) *Server {
 			return widgets.Install(group)
 		},
 		Handler: func(api http.Handler, config *genericapiserver.Config) http.Handler {
-			return resources.WithGatedResources(api, config.Serializer)
+			return gating.WithGatedResources(api, config.Serializer)
 		},
 		Configure: func(config *genericapiserver.Config) {
 			openapi.Apply(config, "widgets", definitions, scheme)
-			publisher.ApplyTo(config)
-			resources.ApplyTo(config)
+			gating.ApplyTo(config)
 		},
-		Installed: publisher.Install,
+		Installed: gating.Publisher.Install,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { follower.Run(ctx) })
+	running.Go(func() { gating.Follower.Run(ctx) })
 	t.Cleanup(running.Wait)
 	t.Cleanup(stop)
 	return out
