@@ -11,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/extension"
@@ -19,6 +21,7 @@ import (
 
 func newAPIServer() *cobra.Command {
 	o := extension.NewOptions()
+	o.RegisterMetrics, o.FeatureGate = legacyregistry.Register, utilfeature.DefaultFeatureGate
 	command := &cobra.Command{
 		Use:   "apiserver",
 		Short: "Run the extension apiserver for an existing cluster",

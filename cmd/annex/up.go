@@ -13,6 +13,7 @@ import (
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/kube-annex/annex/server/standalone"
 )
@@ -20,6 +21,7 @@ import (
 func newUp() *cobra.Command {
 	o := standalone.NewOptions()
 	o.ControlPlane.Metrics, o.ControlPlane.FeatureGate = processMetrics{}, utilfeature.DefaultFeatureGate
+	o.Extension.RegisterMetrics, o.Extension.FeatureGate = legacyregistry.Register, utilfeature.DefaultFeatureGate
 	command := &cobra.Command{
 		Use:   "up",
 		Short: "Run etcd, a control plane, the extension apiserver and its controllers on this machine, and write a kubeconfig",

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
@@ -137,11 +136,10 @@ func (s *Server) build(listener net.Listener, gates *featuregate.Gate) (*generic
 
 // config is that of a server without an API.
 func (s *Server) config(listener net.Listener) (*genericapiserver.RecommendedConfig, error) {
-	config, err := genericserver.NewConfig(Name, serializer.NewCodecFactory(runtime.NewScheme()), listener)
+	config, err := genericserver.NewConfig(Name, serializer.NewCodecFactory(runtime.NewScheme()), listener, nil)
 	if err != nil {
 		return nil, err
 	}
-	config.FeatureGate = utilfeature.DefaultFeatureGate
 	config.EnableDiscovery = false
 	config.SkipOpenAPIInstallation = true
 	config.EnableProfiling = s.options.Profiling

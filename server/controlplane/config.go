@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/featuregate"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	aggregatorinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions"
@@ -88,7 +89,7 @@ func newConfig(o CompletedOptions, backend *etcd.Backend, listener net.Listener,
 		return nil, err
 	}
 	generic.SharedInformerFactory = loopback.informers
-	remotes, err := newRemotes(o, loopback)
+	remotes, err := newRemotes(o, loopback, generic.FeatureGate)
 	if err != nil {
 		return nil, err
 	}
@@ -139,12 +140,11 @@ func (c *config) complete() *completedConfig {
 
 // newGenericConfig applies the options that need no client.
 func (o *completedOptions) newGenericConfig(codecs serializer.CodecFactory, listener net.Listener) (*genericapiserver.RecommendedConfig, error) {
-	generic, err := genericserver.NewConfig(Name, codecs, listener)
+	generic, err := genericserver.NewConfig(Name, codecs, listener, o.FeatureGate)
 	if err != nil {
 		return nil, err
 	}
 	config := &generic.Config
-	config.FeatureGate = o.FeatureGate
 	if err = o.Serving.ApplyTo(config, listener); err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ type remotes struct {
 	dispatcher *localdispatch.Dispatcher
 }
 
-func newRemotes(o CompletedOptions, loopback *loopback) (*remotes, error) {
+func newRemotes(o CompletedOptions, loopback *loopback, gates featuregate.FeatureGate) (*remotes, error) {
 	servers := remoteservers.Servers{Resolver: o.ServiceResolver}
 	var frontProxy *dynamiccertificates.DynamicCertKeyPairContent
 	if o.ProxyClientCertFile != "" {
@@ -239,7 +239,7 @@ func newRemotes(o CompletedOptions, loopback *loopback) (*remotes, error) {
 		return &remotes{servers: servers, frontProxy: frontProxy}, nil
 	}
 	services := loopback.serviceInformers.Apiregistration().V1().APIServices().Lister()
-	dispatcher := localdispatch.New(o.LocalDispatch, localdispatch.NewIdentity(servers.Certificate), services, o.FeatureGate)
+	dispatcher := localdispatch.New(o.LocalDispatch, localdispatch.NewIdentity(servers.Certificate), services, gates)
 	return &remotes{servers: servers, frontProxy: frontProxy, dispatcher: dispatcher}, nil
 }
 

@@ -18,7 +18,6 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/featuregate"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
@@ -228,9 +227,6 @@ func (o *Options) Complete() (CompletedOptions, error) {
 	completed := *o
 	if completed.ServiceResolver == nil {
 		completed.ServiceResolver = noServices{}
-	}
-	if completed.FeatureGate == nil {
-		completed.FeatureGate = utilfeature.DefaultFeatureGate
 	}
 	if completed.Metrics == nil {
 		completed.Metrics = noMetrics{}

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
@@ -26,6 +25,8 @@ import (
 	"github.com/kube-annex/annex/server/featuregating/gates"
 	"github.com/kube-annex/annex/server/internal/authentication"
 	"github.com/kube-annex/annex/server/internal/certificates/rotation"
+	"github.com/kube-annex/annex/server/internal/filters"
+	"github.com/kube-annex/annex/server/internal/filters/fencing"
 	"github.com/kube-annex/annex/server/internal/genericserver"
 	"github.com/kube-annex/annex/server/openapi"
 )
@@ -108,11 +109,10 @@ func newConfig(o CompletedOptions, backend *etcd.Backend, listener net.Listener)
 }
 
 func newGenericConfig(o CompletedOptions, scheme *runtime.Scheme, codecs serializer.CodecFactory, host kubernetes.Interface, listener net.Listener) (*genericapiserver.RecommendedConfig, error) {
-	generic, err := genericserver.NewConfig(Name, codecs, listener)
+	generic, err := genericserver.NewConfig(Name, codecs, listener, o.FeatureGate)
 	if err != nil {
 		return nil, err
 	}
-	generic.FeatureGate = utilfeature.DefaultFeatureGate
 	generic.ClientConfig = o.host
 	generic.SharedInformerFactory = informers.NewSharedInformerFactory(host, informerResync)
 	openapi.Apply(&generic.Config, "Annex", generatedopenapi.GetOpenAPIDefinitions, scheme)
@@ -168,4 +168,19 @@ func (o *completedOptions) applyRequests(generic *genericapiserver.RecommendedCo
 		return nil, err
 	}
 	return append(background, chain.Run), nil
+}
+
+// applyFilters sets the handler chain. Late writes of leaders are refused exactly if the Leases are in the server's etcd, else after a read
+// of the Lease from the host.
+func (o *completedOptions) applyFilters(config *genericapiserver.Config, host kubernetes.Interface, gating *featuregating.Gating) error {
+	metrics, err := fencing.NewMetrics(o.RegisterMetrics)
+	if err != nil {
+		return err
+	}
+	check := fencing.AskHost(host.CoordinationV1(), metrics)
+	if o.SharesLeaseStorage {
+		check = fencing.InTransaction(metrics)
+	}
+	filters.Extension{Fence: check, WithGatedResources: gating.WithGatedResources}.ApplyTo(config)
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/metrics"
 
 	"github.com/kube-annex/annex/controllers/clusterclaims/hub"
 	"github.com/kube-annex/annex/internal/listbeforewatch"
@@ -55,6 +56,10 @@ type Options struct {
 	OpenAPI *openapi.Publisher
 	// Gates are Annex's own feature gates. NewReporter has made them where other parts of the process use them, too.
 	Gates featuregate.MutableVersionedFeatureGate
+	// FeatureGate holds the feature gates of k8s.io/apiserver. The default is that library's DefaultFeatureGate.
+	FeatureGate featuregate.FeatureGate
+	// RegisterMetrics registers a metric of the server; nil drops it.
+	RegisterMetrics func(metrics.Registerable) error
 }
 
 // NewOptions returns the defaults of a server that runs alone: all addresses, port 6444.

@@ -16,6 +16,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 
 	"github.com/kube-annex/annex/server/version"
 )
@@ -29,12 +31,20 @@ const DrainTimeout = 3 * time.Second
 
 // NewConfig returns the common configuration of all servers. The identity of the server is derived from its name ("annex-apiserver") and the
 // listener's address: the default of the generic server is the same for all servers of a machine, kube-apiserver included.
-func NewConfig(name string, codecs serializer.CodecFactory, listener net.Listener) (*genericapiserver.RecommendedConfig, error) {
+//
+// The gates are those of k8s.io/apiserver; nil means its DefaultFeatureGate. The library itself reads DefaultFeatureGate whatever it is given,
+// for instance in registry stores and for tracing. Our code that must agree with it there reads the same: registry/storage and options.Tracing.
+// All other packages get feature gates and metrics registries from cmd.
+func NewConfig(name string, codecs serializer.CodecFactory, listener net.Listener, gates featuregate.FeatureGate) (*genericapiserver.RecommendedConfig, error) {
 	identity, err := serverIdentity(name, listener.Addr().String())
 	if err != nil {
 		return nil, err
 	}
 	config := genericapiserver.NewRecommendedConfig(codecs)
+	config.FeatureGate = gates
+	if gates == nil {
+		config.FeatureGate = utilfeature.DefaultFeatureGate
+	}
 	config.APIServerID = identity
 	config.EffectiveVersion = version.NewEffective()
 	config.MaxRequestBodyBytes = maxRequestBodyBytes

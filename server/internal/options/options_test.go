@@ -234,7 +234,7 @@ func TestLoopbackClientNeedsNoOtherCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	config, err := genericserver.NewConfig("test", serializer.NewCodecFactory(runtime.NewScheme()), listener)
+	config, err := genericserver.NewConfig("test", serializer.NewCodecFactory(runtime.NewScheme()), listener, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,6 +45,7 @@ func (t *Tracing) Validate() []error {
 		return []error{fmt.Errorf("--%s %s cannot be used: %w", tracingFlag, t.ConfigFile, err)}
 	}
 	var errs []error
+	// ApplyTo of the library reads the same gates.
 	for _, err := range tracingapi.ValidateTracingConfiguration(configuration, utilfeature.DefaultFeatureGate, nil) {
 		errs = append(errs, fmt.Errorf("--%s %s: %w", tracingFlag, t.ConfigFile, err))
 	}

@@ -16,7 +16,7 @@ type Metrics struct {
 	lateWrites *metrics.Counter
 }
 
-// NewMetrics returns metrics in a registry, such as that of legacyregistry.Register. Servers of one process share its metrics, so
+// NewMetrics returns metrics and registers them; without a function they are dropped. Servers of one process share its metrics, so
 // those that are registered already are used again.
 func NewMetrics(register func(metrics.Registerable) error) (*Metrics, error) {
 	m := &Metrics{lateWrites: metrics.NewCounter(&metrics.CounterOpts{
@@ -24,6 +24,9 @@ func NewMetrics(register func(metrics.Registerable) error) (*Metrics, error) {
 		Help:           "Writes that were refused because the term of leadership they belong to was over.",
 		StabilityLevel: metrics.ALPHA,
 	})}
+	if register == nil {
+		return m, nil
+	}
 	err := register(m.lateWrites)
 	if taken := (prometheus.AlreadyRegisteredError{}); errors.As(err, &taken) {
 		if existing, ok := taken.ExistingCollector.(*metrics.Counter); ok {
