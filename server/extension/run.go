@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/kube-annex/annex/server/etcd"
 	"github.com/kube-annex/annex/server/internal/genericserver"
@@ -25,8 +28,8 @@ type Server struct {
 	options CompletedOptions
 	backend *etcd.Backend
 	ready   chan struct{}
-	// handler is set before ready is closed.
-	handler http.Handler
+	// handler holds nil until the server is ready.
+	handler atomic.Pointer[genericapiserver.APIServerHandler]
 
 	lifecycle stopper
 }
@@ -42,12 +45,10 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 // Handler returns the handler of the server's requests, for a host in the same process, or nil until the server is ready. A request needs the
 // TLS state of the connection on which its sender has shown a certificate.
 func (s *Server) Handler() http.Handler {
-	select {
-	case <-s.ready:
-		return s.handler
-	default:
-		return nil
+	if handler := s.handler.Load(); handler != nil {
+		return handler
 	}
+	return nil
 }
 
 // Run listens, serves, and returns when the context has ended and all requests are answered. The backend must outlive it.
@@ -81,7 +82,7 @@ func (s *Server) Run(ctx context.Context) error {
 	running.Go(func() { config.gating.Follower.Run(ctx) })
 	running.Go(func() {
 		if err := genericserver.WaitReady(ctx, built.generic.LoopbackClientConfig); err == nil {
-			s.handler = built.generic.Handler
+			s.handler.Store(built.generic.Handler)
 			close(s.ready)
 		}
 	})
