@@ -34,7 +34,6 @@ const (
 // APIServices, and leaves alone those that do not exist.
 type Announcer struct {
 	client apiregistrationclient.APIServicesGetter
-	forget func()
 	wake   chan struct{}
 
 	mu      sync.Mutex
@@ -48,13 +47,12 @@ func NewAnnouncer(host *rest.Config, publisher *Publisher) (*Announcer, error) {
 		return nil, fmt.Errorf("make a client of the host's APIServices: %w", err)
 	}
 	a := &Announcer{client: client, wake: make(chan struct{}, 1), pending: sets.New[string]()}
-	a.forget = publisher.OnChange(a.changed)
+	publisher.OnChange(a.changed)
 	return a, nil
 }
 
 // Run tells about changes until the context ends.
 func (a *Announcer) Run(ctx context.Context) {
-	defer a.forget()
 	for {
 		select {
 		case <-ctx.Done():

@@ -45,13 +45,12 @@ type Publisher struct {
 	mu        sync.Mutex
 	permitted sets.Set[string]
 	documents []*published
-	followers map[int]func([]schema.GroupVersion)
-	nextID    int
+	followers []func([]schema.GroupVersion)
 }
 
 // NewPublisher returns a publisher that begins with what is permitted now. It publishes nothing before it is installed.
 func NewPublisher(gated gates.Gated, permitted func(gate string) bool) *Publisher {
-	p := &Publisher{gated: gated, followers: map[int]func([]schema.GroupVersion){}}
+	p := &Publisher{gated: gated}
 	p.permitted = p.ask(permitted)
 	return p
 }
@@ -199,19 +198,11 @@ func (p *Publisher) Publish(permitted func(gate string) bool) []schema.GroupVers
 	return changed
 }
 
-// OnChange has a function called with the versions whose documents have changed, until what it returns is called. The function
-// must not block.
-func (p *Publisher) OnChange(follow func([]schema.GroupVersion)) (forget func()) {
+// OnChange adds a function that is called with the versions whose documents have changed. It must not block.
+func (p *Publisher) OnChange(follow func([]schema.GroupVersion)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id := p.nextID
-	p.nextID++
-	p.followers[id] = follow
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.followers, id)
-	}
+	p.followers = append(p.followers, follow)
 }
 
 func (p *Publisher) ask(permitted func(gate string) bool) sets.Set[string] {
