@@ -79,25 +79,19 @@ func newScheme() *runtime.Scheme {
 // resources maps each kind to its resource.
 type resources = map[schema.GroupVersionKind]schema.GroupVersionResource
 
-// apiServer is a server with all groups installed.
-type apiServer struct {
-	generic *genericapiserver.GenericAPIServer
-	engines *featuregating.Engines
-}
-
-// build builds the server and installs its API groups. It starts nothing.
-func (c *config) build() (*apiServer, error) {
+// build builds the server with all API groups, and the engines of its features. It starts nothing.
+func (c *config) build() (*genericapiserver.GenericAPIServer, *featuregating.Engines, error) {
 	server, err := c.generic.New(Name, genericapiserver.NewEmptyDelegate())
 	if err != nil {
-		return nil, fmt.Errorf("build %s: %w", Name, err)
+		return nil, nil, fmt.Errorf("build %s: %w", Name, err)
 	}
 	server.ShutdownTimeout = genericserver.DrainTimeout
 	engines, err := c.install(server)
 	if err != nil {
 		server.Destroy()
-		return nil, err
+		return nil, nil, err
 	}
-	return &apiServer{generic: server, engines: engines}, nil
+	return server, engines, nil
 }
 
 func (c *config) install(server *genericapiserver.GenericAPIServer) (*featuregating.Engines, error) {

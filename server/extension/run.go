@@ -63,7 +63,7 @@ func (s *Server) Run(ctx context.Context) error {
 		_ = listener.Close()
 		return err
 	}
-	built, err := config.build()
+	server, engines, err := config.build()
 	if err != nil {
 		_ = listener.Close()
 		return err
@@ -78,15 +78,15 @@ func (s *Server) Run(ctx context.Context) error {
 		running.Go(func() { run(background) })
 	}
 	// These end with the context: they are clients of the server, and watch its storage.
-	running.Go(func() { s.lifecycle.run(ctx, built.engines.Run) })
+	running.Go(func() { s.lifecycle.run(ctx, engines.Run) })
 	running.Go(func() { config.gating.Follower.Run(ctx) })
 	running.Go(func() {
-		if err := genericserver.WaitReady(ctx, built.generic.LoopbackClientConfig); err == nil {
-			s.handler.Store(built.generic.Handler)
+		if err := genericserver.WaitReady(ctx, server.LoopbackClientConfig); err == nil {
+			s.handler.Store(server.Handler)
 			close(s.ready)
 		}
 	})
-	if err := built.generic.PrepareRun().RunWithContext(ctx); err != nil {
+	if err := server.PrepareRun().RunWithContext(ctx); err != nil {
 		return fmt.Errorf("run %s: %w", Name, err)
 	}
 	return nil

@@ -158,6 +158,14 @@ func TestAGatedKindWithoutAResourceIsAMistake(t *testing.T) {
 	}
 }
 
+func TestAGatedFieldNeedsAGate(t *testing.T) {
+	t.Parallel()
+	_, err := NewReporter(gates.New(), gates.Gated{Fields: []gatedfield.Field{field("Other", "spec a", gatedfield.Drop)}}, "test", "one")
+	if err == nil || !strings.Contains(err.Error(), "no feature gate Other") {
+		t.Errorf("got %v, want an error that names the gate", err)
+	}
+}
+
 // TestFlagsReachTheTasks that have been added in code, and the engines.
 func TestFlagsReachTheTasks(t *testing.T) {
 	t.Parallel()

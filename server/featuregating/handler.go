@@ -4,7 +4,6 @@
 package featuregating
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	apidiscovery "k8s.io/apiserver/pkg/endpoints/discovery"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/util/responsewriter"
 
 	"github.com/kube-annex/annex/registry/resource"
 )
@@ -76,10 +76,10 @@ func (g *Gating) serveDiscovery(next http.Handler, serializer runtime.Negotiated
 	whole := req.Clone(req.Context())
 	whole.Header.Set("Accept", runtime.ContentTypeJSON)
 	whole.Header.Del("Accept-Encoding")
-	answer := &recorder{header: http.Header{}, code: http.StatusOK}
+	answer := responsewriter.NewInMemoryResponseWriter()
 	next.ServeHTTP(answer, whole)
 	list := &metav1.APIResourceList{}
-	if answer.code != http.StatusOK || json.Unmarshal(answer.body.Bytes(), list) != nil {
+	if answer.RespCode() != http.StatusOK || json.Unmarshal(answer.Data(), list) != nil {
 		next.ServeHTTP(w, req)
 		return
 	}
@@ -104,19 +104,3 @@ func (g *Gating) discovered(req *http.Request) (schema.GroupVersion, bool) {
 	}
 	return version, false
 }
-
-// recorder keeps an answer instead of sending it.
-type recorder struct {
-	header http.Header
-	code   int
-	body   bytes.Buffer
-}
-
-// Header implements http.ResponseWriter.
-func (r *recorder) Header() http.Header { return r.header }
-
-// WriteHeader implements http.ResponseWriter.
-func (r *recorder) WriteHeader(code int) { r.code = code }
-
-// Write implements http.ResponseWriter.
-func (r *recorder) Write(part []byte) (int, error) { return r.body.Write(part) }

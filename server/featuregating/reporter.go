@@ -13,14 +13,12 @@ import (
 	"github.com/kube-annex/annex/server/featuregating/gates"
 )
 
-// NewReporter returns the process's own gates such that it reports what it uses of them, to the namespace annex-system. What is gated
-// follows the Features at run time, so those gates do, too, and a process that serves what is gated uses them from the start. All
-// others are reported when the process asks for them, with the value that they have in it.
+// NewReporter returns the process's own gates, which report their use to the namespace annex-system. Gates of fields and resources follow
+// the Features, and are in use from the start. All others are reported when the process asks for them, with their configured value.
 //
-// A report says that this process has observed a Feature up to a resourceVersion. For what is gated that is true of everything that the
-// process commits later, even before its gate has followed: registry/resource reads the Feature with each write, and commits only if
-// the Feature has not changed since. A write that is under way while a Feature becomes TurningOff therefore fails its comparison, and
-// is judged anew. What is published (openapi) follows a watch, as the gate does, and stores nothing.
+// A report says that this process has observed a Feature up to a resourceVersion. Gated fields hold to that even before the gate has
+// followed: registry/resource reads the Feature with each write and commits only if the Feature has not changed since. A write that is
+// under way while a Feature becomes TurningOff fails this comparison and is decided again. OpenAPI follows a watch and stores nothing.
 func NewReporter(own basegate.MutableVersionedFeatureGate, gated gates.Gated, component, instance string) (*featuregate.Gate, error) {
 	var follow []featuregate.Option
 	known := own.GetAll()

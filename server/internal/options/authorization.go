@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/apiserver/pkg/authorization/union"
@@ -58,21 +57,16 @@ func (a *Authorization) Validate() []error {
 	return errs
 }
 
-// ApplyTo sets the authorizer, which sends reviews through the client.
-func (a *Authorization) ApplyTo(config *genericapiserver.Config, client authorizationclient.AuthorizationV1Interface) (err error) {
-	config.Authorization.Authorizer, err = a.authorizer(client)
-	return err
-}
-
-// authorizer allows everything to system:masters, as the host does, and reads of the paths; the host decides about the rest.
-func (a *Authorization) authorizer(client authorizationclient.AuthorizationV1Interface) (authorizer.Authorizer, error) {
+// ApplyTo sets the authorizer. It allows everything to system:masters, as the host does, and reads of the paths; the host decides about the
+// rest, by reviews through the client.
+func (a *Authorization) ApplyTo(config *genericapiserver.Config, client authorizationclient.AuthorizationV1Interface) error {
 	allowed := slices.Clone(a.AlwaysAllowPaths)
 	for _, health := range authorization.HealthPaths() {
 		allowed = append(allowed, health, health+"/*")
 	}
 	paths, err := path.NewAuthorizer(allowed)
 	if err != nil {
-		return nil, fmt.Errorf("allow paths: %w", err)
+		return fmt.Errorf("allow paths: %w", err)
 	}
 	delegated := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: client,
@@ -82,13 +76,14 @@ func (a *Authorization) authorizer(client authorizationclient.AuthorizationV1Int
 	}
 	host, err := delegated.New()
 	if err != nil {
-		return nil, fmt.Errorf("delegate authorization to the host: %w", err)
+		return fmt.Errorf("delegate authorization to the host: %w", err)
 	}
-	return union.New(
+	config.Authorization.Authorizer, err = union.New(
 		union.NamedAuthorizer{AuthorizerName: "privileged-groups", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
 		union.NamedAuthorizer{AuthorizerName: "paths", Authorizer: paths},
 		union.NamedAuthorizer{AuthorizerName: "host", Authorizer: authorization.WithHostReviews(host)},
 	)
+	return err
 }
 
 // reviewBackoff is the backoff of reviews that do not reach the host.
