@@ -204,7 +204,7 @@ func (t *heldTransport) RoundTrip(request *http.Request) (*http.Response, error)
 type heldBody struct {
 	io.ReadCloser
 	held *held
-	ctx  context.Context
+	ctx  context.Context // that of the request; Read has none
 }
 
 func (b *heldBody) Read(p []byte) (int, error) {

@@ -13,7 +13,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// discovery is aggregated discovery without what is hidden. It remembers all that it is told of, to show it again.
+// discovery is aggregated discovery without hidden resources. It keeps all versions, to publish hidden resources again.
 type discovery struct {
 	aggregated.ResourceManager
 	hidden func(schema.GroupVersionResource) bool
@@ -39,7 +39,7 @@ func (d *discovery) AddGroupVersion(group string, version apidiscoveryv2.APIVers
 	d.show(group, version)
 }
 
-// update shows what is no longer hidden, and nothing that is.
+// update publishes all versions again, without what is hidden now.
 func (d *discovery) update() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -31,14 +31,14 @@ const (
 	ComponentOfOthers = "annex-features"
 )
 
-// Config is what the server tells about itself.
+// Config describes the server.
 type Config struct {
-	// Gates are Annex's own, which NewReporter has made.
+	// Gates are Annex's own, as returned by NewReporter.
 	Gates *featuregate.Gate
-	// Gated is what they gate, and Resources finds the resource of each gated kind.
+	// Gated lists what they gate, and Resources the resource of each gated kind.
 	Gated     gates.Gated
 	Resources map[schema.GroupVersionKind]schema.GroupVersionResource
-	// Instance tells this replica from others. After a restart it is the same.
+	// Instance identifies this replica. It is the same after a restart.
 	Instance string
 	// Loopback reaches the server itself with all rights.
 	Loopback *rest.Config
@@ -85,7 +85,7 @@ func NewEngines(options Options, config Config) (*Engines, error) {
 	if e.own.Features, err = ownFeatures(config, &options, wanted.dynamic, tools); err != nil {
 		return nil, err
 	}
-	// What is wrong is known before the server starts.
+	// Mistakes are reported before the server starts.
 	if _, err = lifecycle.New(e.own); err != nil {
 		return nil, fmt.Errorf("set up the lifecycle of features: %w", err)
 	}

@@ -20,10 +20,10 @@ import (
 	"github.com/kube-annex/annex/server/featuregating/gates"
 )
 
-// removalInterval is how often it is counted what users are still to remove.
+// removalInterval is the interval at which objects are counted that users have to remove.
 const removalInterval = 3 * time.Second
 
-// Tools are what tasks are made of.
+// Tools holds what tasks need.
 type Tools struct {
 	// Objects reaches all that the server stores, with all rights.
 	Objects dynamic.Interface
@@ -107,7 +107,7 @@ func addCleaning(f *lifecycle.Feature, c Config, tools Tools) error {
 // gatedResource is what a gate gates of one resource.
 type gatedResource struct {
 	schema.GroupVersionResource
-	// whole tells that all of it is gated; fields do not matter then.
+	// whole means that the resource is gated as a whole; its gated fields do not matter then.
 	whole             bool
 	dropped, rejected []gatedfield.Field
 }

@@ -23,7 +23,7 @@ const (
 	answerWindowFlag  = "feature-answer-window"
 )
 
-// Options say what the server does about features.
+// Options configures the lifecycle of features.
 type Options struct {
 	// Dynamic lists the features that API clients may set, each as namespace/Name, or namespace/* for all of a namespace.
 	Dynamic []string

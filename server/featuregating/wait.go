@@ -19,10 +19,10 @@ import (
 	"github.com/kube-annex/annex/featuregate/lifecycle"
 )
 
-// patience is for how long nobody is told that features have to wait: the host and this server often start together.
+// patience is the time before the log says that features wait: the host and this server often start together.
 const patience = 10 * time.Second
 
-// wait returns when the engine can work, or false if the context has ended before. It says once what it is waiting for.
+// wait returns true when the engine can work, or false if the context has ended before. It logs once what is missing.
 func (e *Engines) wait(ctx context.Context, options *lifecycle.Options) bool {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "namespace", options.Namespace)
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.5, Steps: 12, Cap: 5 * time.Second, Jitter: 0.2}
@@ -47,7 +47,7 @@ func (e *Engines) wait(ctx context.Context, options *lifecycle.Options) bool {
 	}
 }
 
-// check finds out whether there is all that an engine needs, and what there already is of its Features.
+// check returns an error if something that the engine needs is missing. It reads the existing Features.
 func (e *Engines) check(ctx context.Context, options *lifecycle.Options) error {
 	namespace := options.Namespace
 	for _, of := range slices.Compact([]string{namespace, featuregate.LeaseNamespace}) {
@@ -70,7 +70,7 @@ func (e *Engines) check(ctx context.Context, options *lifecycle.Options) error {
 	if err != nil {
 		return fmt.Errorf("read the Features: %w", err)
 	}
-	// What admits writes has to have seen the namespace, too.
+	// Admission must have seen the namespace, too.
 	trial := &v1alpha1.Feature{ObjectMeta: metav1.ObjectMeta{Name: options.Features[0].Name}}
 	_, err = features.Create(ctx, trial, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -82,8 +82,8 @@ func (e *Engines) check(ctx context.Context, options *lifecycle.Options) error {
 	return nil
 }
 
-// adopt takes over what reporters have said of features that this server knows nothing of but the value, and tells of those that it
-// cannot set.
+// adopt copies defaults and stability from the reports of reporters, since --features has only the value. It logs observed Features, which
+// are not set.
 func adopt(ctx context.Context, options *lifecycle.Options, there []v1alpha1.Feature) {
 	for i := range there {
 		status := &there[i].Status

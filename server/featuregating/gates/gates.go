@@ -1,11 +1,11 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gates has Annex's own feature gates, as values: what asks a gate is given it, and two servers in one process can have
-// different ones. The gates of the Kubernetes libraries are others, and one set for the process.
+// Package gates defines Annex's own feature gates, and what gates of any server gate (Gated). Gates are values: callers receive them, and
+// two servers in one process can have different ones. The gates of the Kubernetes libraries are separate, with one set for the process.
 //
-// Specs are in Annex's own versions, which begin with 0.1 and have nothing to do with the Kubernetes version that the libraries
-// are of: a gate's line says with which version of Annex its default became what it is. This package is not a stable API.
+// Specs have versions of Annex, which begin with 0.1, not the Kubernetes version of the libraries: the version of a gate's line is the one
+// in which its default changed. This package is not a stable API.
 package gates
 
 import (
@@ -37,7 +37,7 @@ const (
 
 const flagName = "feature-gates"
 
-// Namespace is where the Features of these gates are.
+// Namespace holds the Features of these gates.
 const Namespace = "annex-system"
 
 // annexVersion is the version of Annex that this source becomes.
@@ -54,10 +54,10 @@ func Own(gates featuregate.MutableVersionedFeatureGate) map[featuregate.Feature]
 	return all
 }
 
-// ReadAtStart tells whether processes read the gate when they start, and never again: what it turns on cannot come and go in one that runs.
+// ReadAtStart reports whether processes read the gate only when they start, because a running process cannot change what it enables.
 func ReadAtStart(name featuregate.Feature) bool { return name == GracefulLeaderTransition }
 
-// IsSet tells whether somebody has set the gate, be it with all of its stage.
+// IsSet reports whether flags have set the gate, by its name or with all gates of its stage.
 func IsSet(gates featuregate.MutableVersionedFeatureGate, name featuregate.Feature) bool {
 	switch spec := gates.GetAll()[name]; {
 	case gates.ExplicitlySet(name):
@@ -75,7 +75,7 @@ func IsSet(gates featuregate.MutableVersionedFeatureGate, name featuregate.Featu
 // New returns all gates with their defaults.
 func New() featuregate.MutableVersionedFeatureGate {
 	gates := featuregate.NewVersionedFeatureGate(annexVersion())
-	// It fails only where one gate has two different specs, which a test would see.
+	// It fails only if one gate has two different specs, which tests would show.
 	_ = gates.AddVersioned(specs())
 	return gates
 }
@@ -95,7 +95,7 @@ func AddFlag(fs *pflag.FlagSet, gates featuregate.MutableVersionedFeatureGate) {
 		strings.Join(gates.KnownFeatures(), "\n"))
 }
 
-// flag is a feature gate as a flag whose errors name what there is.
+// flag is a feature gate as a flag whose errors list all gates.
 type flag struct {
 	gates featuregate.MutableVersionedFeatureGate
 }
@@ -118,7 +118,7 @@ func (f *flag) names() []string {
 	return names
 }
 
-// String implements pflag.Value. Nothing is what the help shows as the default; it lists those of all gates.
+// String implements pflag.Value. It is empty, so that the help shows no default; the usage lists those of all gates.
 func (f *flag) String() string { return "" }
 
 // Type implements pflag.Value.

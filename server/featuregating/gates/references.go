@@ -10,7 +10,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// hidden is what is left out of one document.
+// hidden lists what one document omits.
 type hidden struct {
 	paths sets.Set[string]
 	// properties are names by the component that has them.
