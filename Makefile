@@ -27,6 +27,8 @@ RACE := registry controllers/leadership server/openapi test/integration/gatedfie
 E2E := test/e2e test/compatibility test/performance test/robustness/controllerrecovery
 # A test that hangs ends with a stack trace; a build of the image on a cold cache takes a quarter of an hour.
 TIMEOUT := 30m
+# Tests wait more than they compute.
+PARALLEL := -parallel 4
 # packages lists those that match a pattern, without what lies in some folders.
 packages = $$($(GO) list $(1) | grep -Ev $(foreach folder,$(2),-e '^$(MODULE)/$(folder)(/|$$)'))
 
@@ -60,11 +62,11 @@ test-integration: part-integration ## Run the tests of our servers, with real et
 test-e2e: part-e2e ## Run the tests with a real kube-apiserver, its controllers and hollow kubelets, with clients, and Kubernetes' own quick specs
 
 part-unit:
-	$(GO) test -timeout $(TIMEOUT) $(call packages,./...,test $(RACE))
+	$(GO) test -timeout $(TIMEOUT) $(PARALLEL) $(call packages,./...,test $(RACE))
 part-race:
 	$(GO) test -timeout $(TIMEOUT) -race $(RACE:%=./%/...)
 part-integration:
-	$(GO) test -timeout $(TIMEOUT) -parallel 4 $(call packages,./test/...,$(E2E) $(RACE))
+	$(GO) test -timeout $(TIMEOUT) $(PARALLEL) $(call packages,./test/...,$(E2E) $(RACE))
 part-e2e: kube kube-specs
 	$(GO) test -timeout $(TIMEOUT) $(E2E:%=./%/...)
 

@@ -8,7 +8,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +40,8 @@ type ControlPlane struct {
 	Serving, Clients, FrontProxy *pki.Authority
 	Proxy                        pki.Pair
 
+	// users counts the certificates of users.
+	users    atomic.Int64
 	stopOnce *sync.Once
 	stopped  chan struct{}
 	cancel   context.CancelFunc
@@ -170,7 +174,7 @@ func (c *ControlPlane) Stop() {
 // As returns the configuration of a user with a certificate.
 func (c *ControlPlane) As(user string, groups ...string) *rest.Config {
 	c.t.Helper()
-	return c.With(Must[pki.Pair](c.t)(c.Clients.Client("user-"+filepath.Base(c.t.TempDir()), user, groups...)))
+	return c.With(Must[pki.Pair](c.t)(c.Clients.Client("user-"+strconv.FormatInt(c.users.Add(1), 10), user, groups...)))
 }
 
 // With returns the configuration of a client with a certificate.

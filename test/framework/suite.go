@@ -34,8 +34,11 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// SharedControlPlane is one for all tests of a package that neither restart it nor change what others see.
-var SharedControlPlane = sync.OnceValue(func() *ControlPlane { return StartControlPlane(&shared, nil) })
+// SharedControlPlane and SharedServer return one for all tests of a package that neither restart it nor change what others see.
+var (
+	SharedControlPlane = sync.OnceValue(func() *ControlPlane { return StartControlPlane(&shared, nil) })
+	SharedServer       = sync.OnceValue(func() *Server { return Start(&shared) })
+)
 
 func (s *suite) Helper() {}
 

@@ -79,7 +79,7 @@ func (f *following) expect(t *testing.T, want bool, after string) {
 
 func TestFeatureOnFollowsTheFeature(t *testing.T) {
 	t.Parallel()
-	server := framework.Start(t)
+	server := framework.SharedServer()
 	features := server.Annex.FeaturesV1alpha1().Features("default")
 	set := func(name string, state featuresv1alpha1.State) {
 		t.Helper()
@@ -123,7 +123,7 @@ func TestFeatureOnFollowsTheFeature(t *testing.T) {
 
 func TestAPIServedFollowsDiscovery(t *testing.T) {
 	t.Parallel()
-	server := framework.Start(t)
+	server := framework.SharedServer()
 	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	condition := follow(t, conditions.APIs{Config: server.Config, Poll: 50 * time.Millisecond}.Served(widgets))
 	condition.expect(t, false, "the start")
@@ -147,7 +147,7 @@ func TestAPIServedFollowsDiscovery(t *testing.T) {
 // TestAGroupFollowsAFeature ties a group to a Feature and turns it on and off.
 func TestAGroupFollowsAFeature(t *testing.T) {
 	t.Parallel()
-	server := framework.Start(t)
+	server := framework.SharedServer()
 	events := make(chan string)
 	options := leadership.NewOptions()
 	options.Client = server.Config

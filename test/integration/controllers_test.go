@@ -163,7 +163,7 @@ func TestWhoMayReadTheControllersMetrics(t *testing.T) {
 // TestControllersWithoutRightsSaySo: nothing runs unheld, and readiness tells why.
 func TestControllersWithoutRightsSaySo(t *testing.T) {
 	t.Parallel()
-	server := framework.Start(t)
+	server := framework.SharedServer()
 	someone := rest.AnonymousClientConfig(server.Config)
 	pair := clientPair(t, server, "someone")
 	someone.CertFile, someone.KeyFile = pair.CertFile, pair.KeyFile

@@ -12,6 +12,8 @@ import (
 
 const root = "../.."
 
+func TestMain(m *testing.M) { framework.Main(m) }
+
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	server := framework.Start(t)
@@ -23,5 +25,5 @@ func TestExamples(t *testing.T) {
 
 func TestCreateOnlyExamples(t *testing.T) {
 	t.Parallel()
-	sharedtests.CreateOnlyExamples(t, root, framework.Start(t).Config)
+	sharedtests.CreateOnlyExamples(t, root, framework.SharedServer().Config)
 }

@@ -21,7 +21,7 @@ import (
 // TestKubeconfigOfAUser makes a kubeconfig with the command, over a file that others could read, and uses it with kubectl.
 func TestKubeconfigOfAUser(t *testing.T) {
 	t.Parallel()
-	server := framework.Start(t)
+	server := framework.SharedServer()
 	file := filepath.Join(t.TempDir(), "jane.kubeconfig")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)

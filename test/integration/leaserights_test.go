@@ -59,7 +59,7 @@ func mayDoWithLeases(t *testing.T, as kubernetes.Interface, namespace string, le
 // TestTheServersAccountWritesNoLeasesOfOthers gives the account of annex-apiserver what `annex register` binds to it, and nothing else.
 func TestTheServersAccountWritesNoLeasesOfOthers(t *testing.T) {
 	t.Parallel()
-	server := framework.Start(t)
+	server := framework.SharedServer()
 	client, ctx := server.Kubernetes.RbacV1(), t.Context()
 	for _, object := range install.New().Objects() {
 		var err error

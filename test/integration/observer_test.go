@@ -37,7 +37,7 @@ const observedNamespace = "observed"
 // TestObserver has the gates of three components, played by servers of metrics, observed in a real Annex.
 func TestObserver(t *testing.T) {
 	t.Parallel()
-	server := framework.Start(t)
+	server := framework.SharedServer()
 	if _, err := server.Kubernetes.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: observedNamespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

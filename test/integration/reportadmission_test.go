@@ -26,7 +26,7 @@ import (
 func TestPoliciesOfTheHostDecideOverWhatReportsChange(t *testing.T) {
 	t.Parallel()
 	const namespace = "reported"
-	server := framework.Start(t)
+	server := framework.SharedServer()
 	greeter := reporterIn(t, server, namespace)
 	client := server.Annex.FeaturesV1alpha1().Features(namespace)
 	var guarded *features.Feature

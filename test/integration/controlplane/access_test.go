@@ -21,7 +21,7 @@ import (
 
 func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := sharedHost(t)
 	client := core(t, h.Admin())
 	path := func(path string) *authorizationv1.NonResourceAttributes {
 		return &authorizationv1.NonResourceAttributes{Verb: "get", Path: path}
@@ -68,7 +68,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 
 func TestReviews(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := sharedHost(t)
 	admin, user := core(t, h.Admin()), core(t, h.As("carol", "team"))
 
 	who, err := user.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
@@ -112,7 +112,7 @@ func TestReviews(t *testing.T) {
 
 func TestWhoIsBelieved(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := sharedHost(t)
 	stranger, err := h.FrontProxy.Client("stranger", "not-an-allowed-name")
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestWhoIsBelieved(t *testing.T) {
 
 func TestProbesNeedNoIdentity(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := sharedHost(t)
 	got := map[string]int{}
 	for _, path := range []string{"/livez", "/readyz", "/healthz", "/version", "/metrics", "/apis", "/api/v1/namespaces"} {
 		got[path], _ = send(t, h.With(pki.Pair{}), http.MethodGet, h.URL+path, "", nil)

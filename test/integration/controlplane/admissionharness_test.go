@@ -39,9 +39,7 @@ func admit(t *testing.T, h *host, tests map[string]func(*testing.T, *admitted)) 
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := core(t, h.Admin())
-			namespace := must[*corev1.Namespace](t)(client.CoreV1().Namespaces().Create(t.Context(),
-				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "admission-"}}, metav1.CreateOptions{}))
-			test(t, &admitted{h, client, namespace.Name})
+			test(t, &admitted{h, client, h.namespace(t)})
 		})
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 func TestMutatingPolicies(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := sharedHost(t)
 	createWidgetDefinition(t, h.Admin())
 	admit(t, h, map[string]func(*testing.T, *admitted){
 		"apply configurations":            policyApplies,

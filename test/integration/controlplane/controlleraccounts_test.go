@@ -74,7 +74,7 @@ var ofReplicas = []string{
 
 func TestControllersHaveNoMoreRightsThanTheyNeed(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := sharedHost(t)
 	client := core(t, h.Admin()).RbacV1()
 	got := map[string][]string{}
 	list := func(account, where string, rules []rbacv1.PolicyRule) {

@@ -33,19 +33,29 @@ var (
 
 // family makes objects that own each other.
 type family struct {
-	t      *testing.T
-	client dynamic.Interface
+	t         *testing.T
+	client    dynamic.Interface
+	namespace string
 }
 
+// newFamily is in the namespace default.
 func newFamily(t *testing.T, h *host) *family {
-	return &family{t: t, client: anything(t, h.Admin())}
+	return &family{t: t, client: anything(t, h.Admin()), namespace: "default"}
+}
+
+// newSharedFamily is in a namespace of its own on the host that tests share.
+func newSharedFamily(t *testing.T) *family {
+	h := sharedHost(t)
+	f := newFamily(t, h)
+	f.namespace = h.namespace(t)
+	return f
 }
 
 func (f *family) in(resource schema.GroupVersionResource) dynamic.ResourceInterface {
 	if resource == rolesV1 {
 		return f.client.Resource(resource)
 	}
-	return f.client.Resource(resource).Namespace("default")
+	return f.client.Resource(resource).Namespace(f.namespace)
 }
 
 // born creates an object with owners.
@@ -100,7 +110,7 @@ func (f *family) get(resource schema.GroupVersionResource, name string) *unstruc
 
 func TestDependentsGoInTheBackground(t *testing.T) {
 	t.Parallel()
-	f := newFamily(t, startHost(t, nil))
+	f := newSharedFamily(t)
 	owner := f.born(configMapsV1, "owner")
 	child := f.born(secretsV1, "child", ownedBy(owner, true))
 	f.born(configMapsV1, "grandchild", ownedBy(child, true))
@@ -122,7 +132,7 @@ func TestDependentsGoInTheBackground(t *testing.T) {
 
 func TestForegroundDeletionWaitsForWhatBlocksIt(t *testing.T) {
 	t.Parallel()
-	f := newFamily(t, startHost(t, nil))
+	f := newSharedFamily(t)
 	owner := f.born(configMapsV1, "owner")
 	blocking := f.born(configMapsV1, "blocking", ownedBy(owner, true))
 	f.born(configMapsV1, "below", ownedBy(blocking, true))
@@ -156,7 +166,7 @@ func TestForegroundDeletionWaitsForWhatBlocksIt(t *testing.T) {
 
 func TestForegroundDeletionOfACycle(t *testing.T) {
 	t.Parallel()
-	f := newFamily(t, startHost(t, nil))
+	f := newSharedFamily(t)
 	one := f.born(configMapsV1, "one")
 	two := f.born(configMapsV1, "two", ownedBy(one, true))
 	three := f.born(configMapsV1, "three", ownedBy(two, true))
@@ -170,7 +180,7 @@ func TestForegroundDeletionOfACycle(t *testing.T) {
 
 func TestOrphansStay(t *testing.T) {
 	t.Parallel()
-	f := newFamily(t, startHost(t, nil))
+	f := newSharedFamily(t)
 	owner := f.born(configMapsV1, "owner")
 	for i := range 20 {
 		f.born(secretsV1, fmt.Sprintf("child-%d", i), ownedBy(owner, true))
@@ -186,7 +196,7 @@ func TestOrphansStay(t *testing.T) {
 
 func TestOwnersThatWereNeverThere(t *testing.T) {
 	t.Parallel()
-	f := newFamily(t, startHost(t, nil))
+	f := newSharedFamily(t)
 	stays := f.born(configMapsV1, "stays")
 	no := false
 	ref := func(kind, name string, uid types.UID) metav1.OwnerReference {
@@ -258,8 +268,7 @@ func TestDependentsOfAnUnreadableOwnerStay(t *testing.T) {
 // TestManyDependents prints how long it takes to collect what ten thousand objects are a tenth of.
 func TestManyDependents(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
-	f := newFamily(t, h)
+	f := newSharedFamily(t)
 	owner := f.born(configMapsV1, "owner")
 	const count = 1000
 	var creating sync.WaitGroup

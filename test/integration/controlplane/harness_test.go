@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -17,7 +19,9 @@ import (
 	"github.com/kube-annex/annex/test/framework"
 )
 
-const patience = 30 * time.Second
+const patience = time.Minute
+
+func TestMain(m *testing.M) { framework.Main(m) }
 
 // host is a control plane on an etcd of its own.
 type host struct {
@@ -28,6 +32,19 @@ type host struct {
 func startHost(t *testing.T, adjust func(*controlplane.Options)) *host {
 	t.Helper()
 	return &host{framework.StartControlPlane(t, adjust), t}
+}
+
+// sharedHost returns the host of all tests that change nothing that others see.
+func sharedHost(t *testing.T) *host {
+	t.Helper()
+	return &host{framework.SharedControlPlane(), t}
+}
+
+// namespace creates a namespace of the test's own.
+func (h *host) namespace(t *testing.T) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	return must[*corev1.Namespace](t)(core(t, h.Admin()).CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})).Name
 }
 
 // newHost returns a host that does not run yet.

@@ -57,9 +57,10 @@ func TestNamespaces(t *testing.T) {
 
 func TestConfigMapsAndSecrets(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := sharedHost(t)
 	client := core(t, h.Admin())
-	secrets := client.CoreV1().Secrets("default")
+	namespace := h.namespace(t)
+	secrets := client.CoreV1().Secrets(namespace)
 
 	secret, err := secrets.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "s"},
@@ -85,7 +86,7 @@ func TestConfigMapsAndSecrets(t *testing.T) {
 
 	var written []string
 	for range 2 {
-		applied, err := secrets.Apply(t.Context(), applycorev1.Secret("applied", "default").WithStringData(map[string]string{"a": "b"}), metav1.ApplyOptions{FieldManager: "test"})
+		applied, err := secrets.Apply(t.Context(), applycorev1.Secret("applied", namespace).WithStringData(map[string]string{"a": "b"}), metav1.ApplyOptions{FieldManager: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,8 +96,8 @@ func TestConfigMapsAndSecrets(t *testing.T) {
 		t.Errorf("applying the same stringData twice wrote twice: %v", written)
 	}
 
-	configMaps := client.CoreV1().ConfigMaps("default")
-	apply := applycorev1.ConfigMap("c", "default").WithData(map[string]string{"a": "1"})
+	configMaps := client.CoreV1().ConfigMaps(namespace)
+	apply := applycorev1.ConfigMap("c", namespace).WithData(map[string]string{"a": "1"})
 	var versions []string
 	for range 2 {
 		applied, err := configMaps.Apply(t.Context(), apply, metav1.ApplyOptions{FieldManager: "test"})
@@ -108,7 +109,7 @@ func TestConfigMapsAndSecrets(t *testing.T) {
 	if versions[0] != versions[1] {
 		t.Errorf("applying the same twice wrote twice: %v", versions)
 	}
-	_, err = configMaps.Apply(t.Context(), applycorev1.ConfigMap("c", "default").WithData(map[string]string{"a": "2"}), metav1.ApplyOptions{FieldManager: "other"})
+	_, err = configMaps.Apply(t.Context(), applycorev1.ConfigMap("c", namespace).WithData(map[string]string{"a": "2"}), metav1.ApplyOptions{FieldManager: "other"})
 	if !apierrors.IsConflict(err) {
 		t.Errorf("applying another's field: got %v, want 409", err)
 	}

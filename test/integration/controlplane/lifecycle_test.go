@@ -90,7 +90,7 @@ func TestTwoInOneProcess(t *testing.T) {
 
 func TestFlowControlObjects(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := sharedHost(t)
 	client := core(t, h.Admin()).FlowcontrolV1()
 	eventually(t, func() error {
 		schemas, err := client.FlowSchemas().List(t.Context(), metav1.ListOptions{})
@@ -119,7 +119,7 @@ func TestFlowControlObjects(t *testing.T) {
 
 func TestOpenAPIDescribesWhatIsServed(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := sharedHost(t)
 	document, err := core(t, h.Admin()).Discovery().OpenAPISchema()
 	if err != nil {
 		t.Fatal(err)

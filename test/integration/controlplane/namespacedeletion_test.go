@@ -165,7 +165,6 @@ func TestADeletedNamespaceIsEmptied(t *testing.T) {
 	resources["ConfigMap"], resources["Secret"], resources["Lease"] = configMapResource, secretResource, leaseResource
 	big, other, bystander := e.fresh(t, "big"), e.fresh(t, "other"), e.fresh(t, "bystander")
 	const each = 100
-	began := time.Now()
 	var creating sync.WaitGroup
 	for kind, resource := range resources {
 		creating.Go(func() {
@@ -181,17 +180,11 @@ func TestADeletedNamespaceIsEmptied(t *testing.T) {
 		return
 	}
 
-	// A machine that has much else to do needs about as much longer for either.
-	limit := max(10*time.Second, time.Since(began))
-	began = time.Now()
+	began := time.Now()
 	e.remove(t, big.Name)
 	e.remove(t, other.Name)
 	e.waitGone(t, big)
-	took := time.Since(began)
-	t.Logf("%d objects of %d kinds were gone with their namespace after %s", each*len(resources), len(resources), took)
-	if took > limit {
-		t.Errorf("it took %s, want at most %s", took, limit)
-	}
+	t.Logf("%d objects of %d kinds were gone with their namespace after %s", each*len(resources), len(resources), time.Since(began))
 	e.waitGone(t, other)
 	for kind, resource := range resources {
 		if left := e.count(t, resource, big.Name) + e.count(t, resource, other.Name); left > 0 {
@@ -210,7 +203,7 @@ func TestADeletedNamespaceIsEmptied(t *testing.T) {
 
 func TestFinalizersHoldANamespace(t *testing.T) {
 	t.Parallel()
-	e := startHost(t, nil).emptying()
+	e := sharedHost(t).emptying()
 	resource := e.define(t, "Held")["Held"]
 	ns := e.fresh(t, "held")
 	e.put(t, resource, "Held", ns.Name, "a", "example.com/hold")
@@ -267,7 +260,7 @@ func TestANamespaceIsEmptiedAfterARestart(t *testing.T) {
 
 func TestANamespaceWithoutFinalizersIsEmptiedToo(t *testing.T) {
 	t.Parallel()
-	e := startHost(t, nil).emptying()
+	e := sharedHost(t).emptying()
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, "annex-system"} {
 		if err := e.namespaces.Delete(t.Context(), name, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("deleting %s: got %v, want 403", name, err)

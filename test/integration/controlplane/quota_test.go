@@ -150,7 +150,7 @@ func exceeded(err error) error {
 // fewer, and then has all go again.
 func TestQuotasHoldAgainstManyCreators(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := sharedHost(t)
 	createWidgetDefinition(t, h.Admin())
 	l := h.limiting(t, "crowded")
 	// Each has a kind of which it allows no more, by which it is seen that it is known to admission.

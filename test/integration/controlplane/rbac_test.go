@@ -87,7 +87,7 @@ func may(t *testing.T, admin kubernetes.Interface, who, verb, group, resource st
 
 func TestNobodyGivesWhatHeDoesNotHave(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := sharedHost(t)
 	admin := core(t, h.Admin())
 	const group = rbacv1.GroupName
 	rights := []rbacv1.PolicyRule{allow("get list", "", "secrets"), {Verbs: []string{"get"}, NonResourceURLs: []string{"/logs/*"}}}
@@ -210,16 +210,16 @@ func TestNobodyGivesWhatHeDoesNotHave(t *testing.T) {
 // TestRightsCountAtOnce has a user refer to what was written just before, which informers may not have seen.
 func TestRightsCountAtOnce(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := sharedHost(t)
 	admin := core(t, h.Admin())
-	grantTo(t, admin, "holder", allow("*", rbacv1.GroupName, "*"), allow("*", "", "*"))
-	holder := core(t, h.As("holder"))
+	grantTo(t, admin, "newcomer", allow("*", rbacv1.GroupName, "*"), allow("*", "", "*"))
+	newcomer := core(t, h.As("newcomer"))
 	for i := range 20 {
 		name := fmt.Sprintf("role-%d", i)
-		if _, err := holder.RbacV1().Roles("default").Create(t.Context(), role(name, allow("get", "", "secrets")), metav1.CreateOptions{}); err != nil {
+		if _, err := newcomer.RbacV1().Roles("default").Create(t.Context(), role(name, allow("get", "", "secrets")), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := holder.RbacV1().RoleBindings("default").Create(t.Context(), binding(name, toRole(name), user("x")), metav1.CreateOptions{}); err != nil {
+		if _, err := newcomer.RbacV1().RoleBindings("default").Create(t.Context(), binding(name, toRole(name), user("x")), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -313,7 +313,7 @@ func TestBootstrapRolesAreBroughtBackAtStart(t *testing.T) {
 
 func TestRolesAreAggregated(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := sharedHost(t)
 	ctx, admin := t.Context(), core(t, h.Admin())
 	roles := admin.RbacV1().ClusterRoles()
 	// Roles of the start have their rules from the start: nobody has to lead for that.

@@ -388,7 +388,7 @@ func TestTokenReviews(t *testing.T) {
 
 func TestTokensNeedAnIssuer(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := sharedHost(t)
 	admin := core(t, h.Admin())
 	newAccount(t, admin, "builder")
 	if _, err := requestToken(t.Context(), admin, "builder", authenticationv1.TokenRequestSpec{}); !apierrors.IsNotFound(err) {

@@ -22,7 +22,7 @@ import (
 // TestPoliciesAreTypeChecked has expressions about a native and a custom kind checked against their schemas.
 func TestPoliciesAreTypeChecked(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, nil)
+	h := sharedHost(t)
 	createWidgetDefinition(t, h.Admin())
 	waitForSchema(t, h)
 	client := core(t, h.Admin())
