@@ -99,7 +99,7 @@ func TestClientCertificateIsReadAgain(t *testing.T) {
 	t.Cleanup(b.Stop)
 	wantHealth := func(want string) {
 		t.Helper()
-		eventually(t, 20*time.Second, func() string {
+		eventually(t, func() string {
 			if got := fmt.Sprint(b.HealthCheck().Check(nil)); !strings.Contains(got, want) {
 				return "health is " + got
 			}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/kube-annex/annex/test/framework/poll"
 )
 
 // childDataDir is given to a child process, which runs TestChild alone.
@@ -94,21 +96,14 @@ func shortTempDir(t *testing.T) string {
 	return dir
 }
 
-// eventually polls until done returns an empty string, and fails with what it returned last.
-func eventually(t *testing.T, limit time.Duration, done func() string) {
+// eventually waits until done returns no complaint.
+func eventually(t *testing.T, done func() string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	for {
-		state := done()
-		if state == "" {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not within %s: %s", limit, state)
-		case <-time.After(20 * time.Millisecond):
-		}
+	if err := poll.Until(t.Context(), time.Minute, func(context.Context) error {
+		complaint := done()
+		return poll.Want(complaint == "", complaint)
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -74,7 +74,7 @@ func TestExternalEtcdIsAwaited(t *testing.T) {
 		results <- started{backend, err}
 	}()
 	log := func() string { return logger.GetSink().(ktesting.Underlier).GetBuffer().String() }
-	eventually(t, 5*time.Second, func() string {
+	eventually(t, func() string {
 		if strings.Contains(log(), "waiting for etcd") {
 			return ""
 		}

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -65,7 +64,7 @@ func TestOverwritingFillsTheStoreAndItRecovers(t *testing.T) {
 	refused := 0
 	const size = 256 << 10
 	for written < 4*testQuota {
-		eventually(t, 20*time.Second, func() string {
+		eventually(t, func() string {
 			var ok bool
 			if revision, ok = write(t, b, "/hot", revision, size); ok {
 				return ""
@@ -88,7 +87,7 @@ func TestOverwritingFillsTheStoreAndItRecovers(t *testing.T) {
 	if err != nil || len(response.Kvs) != 1 || response.Kvs[0].ModRevision != revision {
 		t.Errorf("the last acknowledged write was revision %d; found %v, %v", revision, response, err)
 	}
-	eventually(t, 5*time.Second, func() string {
+	eventually(t, func() string {
 		if err := b.SpaceCheck().Check(nil); err != nil {
 			return err.Error()
 		}
@@ -116,7 +115,7 @@ func TestLiveDataFillsTheStoreAndDeletesFreeIt(t *testing.T) {
 	}
 	stays := func(b *Backend) {
 		t.Helper()
-		eventually(t, 10*time.Second, func() string {
+		eventually(t, func() string {
 			if err := b.SpaceCheck().Check(nil); err == nil || !strings.Contains(err.Error(), "etcd is full: live data takes") {
 				return fmt.Sprintf("the health check says %v", err)
 			}
@@ -147,7 +146,7 @@ func TestLiveDataFillsTheStoreAndDeletesFreeIt(t *testing.T) {
 		delete(revisions, key)
 		deleted++
 	}
-	eventually(t, 10*time.Second, func() string {
+	eventually(t, func() string {
 		if _, ok := write(t, b, "/one-more", 0, size); !ok {
 			return fmt.Sprintf("no write after %d deletes; health: %v", deleted, b.SpaceCheck().Check(nil))
 		}
@@ -158,7 +157,7 @@ func TestLiveDataFillsTheStoreAndDeletesFreeIt(t *testing.T) {
 			t.Errorf("%s has %d bytes, want %d", key, got, size)
 		}
 	}
-	eventually(t, 5*time.Second, func() string {
+	eventually(t, func() string {
 		if err := b.SpaceCheck().Check(nil); err != nil {
 			return err.Error()
 		}
@@ -176,7 +175,7 @@ func TestLargerQuotaLiftsTheAlarm(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, func() string {
+	eventually(t, func() string {
 		if _, ok := write(t, b, "/key", 0, 10); !ok {
 			return "writes are refused"
 		}
@@ -194,7 +193,7 @@ func TestCompactionRevisionIsKnown(t *testing.T) {
 	if _, err := b.Client.Put(t.Context(), "compact_rev_key", "1"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, func() string {
+	eventually(t, func() string {
 		if got := b.compactor.CompactRevision(); got != 1 {
 			return fmt.Sprintf("the compactor knows of revision %d, want 1", got)
 		}
@@ -210,7 +209,7 @@ func TestHealthTellsOfAnEtcdThatIsGone(t *testing.T) {
 		t.Fatalf("%s: %v", check.Name(), err)
 	}
 	b.quotaAlarm.server.HardStop()
-	eventually(t, 10*time.Second, func() string {
+	eventually(t, func() string {
 		err := check.Check(nil)
 		if err == nil || !strings.Contains(err.Error(), "reading from etcd") {
 			return fmt.Sprintf("the check says %v", err)

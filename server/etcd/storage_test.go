@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -97,7 +96,7 @@ func secret(name, password string) *corev1.Secret {
 // waitUntilReady waits for the watch cache.
 func waitUntilReady(t *testing.T, store storage.Interface) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() string {
+	eventually(t, func() string {
 		if err := store.ReadinessCheck(); err != nil {
 			return err.Error()
 		}
@@ -330,7 +329,7 @@ func TestResourcesHaveOwnWatchStreams(t *testing.T) {
 		open(t, config.RESTOptionsGetter, secrets, newSecret, newSecretList),
 		open(t, config.RESTOptionsGetter, configMaps, newConfigMap, newConfigMapList),
 	}
-	eventually(t, 10*time.Second, func() string {
+	eventually(t, func() string {
 		recorder.mu.Lock()
 		defer recorder.mu.Unlock()
 		if len(recorder.watched) < 2 {

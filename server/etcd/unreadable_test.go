@@ -242,7 +242,7 @@ func TestUnreadableObjectsAreFoundTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 10*time.Second, func() string {
+	eventually(t, func() string {
 		told := &warnings{}
 		options := storage.ListOptions{Recursive: true, Predicate: storage.Everything, ResourceVersion: "0"}
 		if err := store.GetList(warning.WithWarningRecorder(t.Context(), told), "/core/secrets/", options, &corev1.SecretList{}); err != nil {
