@@ -4,64 +4,43 @@
 package framework
 
 import (
-	"errors"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kube-annex/annex/test/framework/syncbuffer"
+	"github.com/kube-annex/annex/test/framework/cluster"
 )
+
+// StartProgram runs a program with a kubeconfig, and kills it when the test ends.
+func StartProgram(t testing.TB, kubeconfig, binary string, args ...string) *cluster.Process {
+	t.Helper()
+	name := filepath.Base(binary)
+	p, err := cluster.StartProcess(name, filepath.Join(t.TempDir(), name+".log"), "env", append([]string{"KUBECONFIG=" + kubeconfig, binary}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	return p
+}
 
 // Process is `annex up` as a child process, for tests that kill it.
 type Process struct {
-	command *exec.Cmd
+	*cluster.Process
 	dataDir string
-	output  *syncbuffer.Buffer
-	done    chan struct{}
-	waitErr error
 }
 
-// StartProcess runs the binary on the data directory with free ports, and waits until it says that it is ready. The process
-// is killed when the test ends.
+// StartProcess runs the binary on the data directory with free ports until the test ends, and waits until it is ready.
 func StartProcess(t testing.TB, binary, dataDir string, args ...string) *Process {
 	t.Helper()
-	p := &Process{dataDir: dataDir, output: &syncbuffer.Buffer{}, done: make(chan struct{})}
-	p.command = exec.Command(binary, append([]string{"up", "--data-dir", dataDir, "--secure-port", "0", "--extension-port", "0"}, args...)...)
-	p.command.Stdout, p.command.Stderr = p.output, p.output
-	if err := p.command.Start(); err != nil {
-		t.Fatalf("starting %s: %v", binary, err)
+	args = append([]string{"up", "--data-dir", dataDir, "--secure-port", "0", "--extension-port", "0"}, args...)
+	p := &Process{StartProgram(t, "", binary, args...), dataDir}
+	if err := p.AwaitLog(t.Context(), startTimeout, "export KUBECONFIG="); err != nil {
+		t.Fatal(err)
 	}
-	go func() {
-		defer close(p.done)
-		p.waitErr = p.command.Wait()
-	}()
-	t.Cleanup(func() { p.Kill(t) })
-	deadline := time.After(startTimeout)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			if strings.Contains(p.Output(), "export KUBECONFIG=") {
-				return p
-			}
-		case <-p.done:
-			t.Fatalf("annex ended before it was ready: %v; it said:\n%s", p.waitErr, p.Output())
-		case <-deadline:
-			t.Fatalf("annex was not ready within %s; it said:\n%s", startTimeout, p.Output())
-		}
-	}
+	return p
 }
-
-// Output is what the process wrote so far.
-func (p *Process) Output() string { return p.output.String() }
 
 // Kubeconfig is the file that the process tells its user to export.
 func (p *Process) Kubeconfig() string { return filepath.Join(p.dataDir, "kubeconfig") }
@@ -75,33 +54,4 @@ func (p *Process) Config(t testing.TB) *rest.Config {
 	}
 	config.QPS = -1
 	return config
-}
-
-// Kill ends the process with SIGKILL and waits for it; a process that has ended is left alone.
-func (p *Process) Kill(t testing.TB) {
-	t.Helper()
-	select {
-	case <-p.done:
-		return
-	default:
-	}
-	if err := p.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("killing annex: %v", err)
-	}
-	<-p.done
-}
-
-// Interrupt ends the process as Ctrl-C does, waits, and returns how it ended.
-func (p *Process) Interrupt(t testing.TB) error {
-	t.Helper()
-	if err := p.command.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatalf("interrupting annex: %v", err)
-	}
-	select {
-	case <-p.done:
-		return p.waitErr
-	case <-time.After(startTimeout):
-		t.Fatalf("annex did not stop within %s; it said:\n%s", startTimeout, p.Output())
-		return nil
-	}
 }

@@ -7,8 +7,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -139,18 +137,12 @@ func TestClusterIdentityExample(t *testing.T) {
 	t.Parallel()
 	binary := framework.Example(t, root, "cluster-identity")
 	server := framework.Start(t)
-	program := &copyOf{command: exec.Command(binary)}
-	program.command.Env = append(os.Environ(), "KUBECONFIG="+server.Kubeconfig)
-	program.command.Stdout, program.command.Stderr = program, program
-	if err := program.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = program.command.Process.Kill() })
+	program := framework.StartProgram(t, server.Kubeconfig, binary)
 	waitForLine := func(pattern string) (match []string) {
 		t.Helper()
 		poll.Eventually(t, time.Minute, "the program writes "+pattern, func(context.Context) error {
-			match = regexp.MustCompile(pattern).FindStringSubmatch(program.String())
-			return poll.Want(match != nil, program.String())
+			match = regexp.MustCompile(pattern).FindStringSubmatch(program.Log())
+			return poll.Want(match != nil, program.Log())
 		})
 		return match
 	}
@@ -172,10 +164,7 @@ func TestClusterIdentityExample(t *testing.T) {
 			t.Errorf("the metrics (%v) do not have %s:\n%s", err, want, page)
 		}
 	}
-	if err := program.command.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	if err := program.command.Wait(); err != nil {
-		t.Errorf("the program ended with %v; it said:\n%s", err, program.String())
+	if err := program.Interrupt(); err != nil {
+		t.Error(err)
 	}
 }

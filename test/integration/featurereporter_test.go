@@ -6,8 +6,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -29,14 +27,8 @@ import (
 func TestFeatureReporterExample(t *testing.T) {
 	t.Parallel()
 	binary := framework.Example(t, root, "feature-reporter")
-	server := framework.Start(t)
-	program := &copyOf{command: exec.Command(binary, "--feature-gates=PoliteGreeting=false", "--instance=one")}
-	program.command.Env = append(os.Environ(), "KUBECONFIG="+server.Kubeconfig)
-	program.command.Stdout, program.command.Stderr = program, program
-	if err := program.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = program.command.Process.Kill() })
+	server := framework.SharedServer()
+	program := framework.StartProgram(t, server.Kubeconfig, binary, "--feature-gates=PoliteGreeting=false", "--instance=one")
 	features := server.Annex.FeaturesV1alpha1().Features("default")
 	leases := server.Kubernetes.CoordinationV1().Leases("annex-system")
 	reporters := metav1.ListOptions{LabelSelector: "features.k8s.io/component=feature-reporter,features.k8s.io/namespace=default"}
@@ -45,7 +37,7 @@ func TestFeatureReporterExample(t *testing.T) {
 		t.Helper()
 		poll.Eventually(t, time.Minute, what, func(context.Context) error {
 			ok, observed := condition()
-			return poll.Want(ok, fmt.Sprintf("%v; the program wrote:\n%s", observed, program.String()))
+			return poll.Want(ok, fmt.Sprintf("%v; the program wrote:\n%s", observed, program.Log()))
 		})
 	}
 	wait("the uses are reported", func() (bool, any) {
@@ -79,16 +71,13 @@ func TestFeatureReporterExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait("the program greets loudly", func() (bool, any) { return strings.Contains(program.String(), "hello!"), nil })
-	if strings.Contains(program.String(), "good day") {
-		t.Errorf("a gate that the command line turned off is on; the program said:\n%s", program.String())
+	wait("the program greets loudly", func() (bool, any) { return strings.Contains(program.Log(), "hello!"), nil })
+	if strings.Contains(program.Log(), "good day") {
+		t.Errorf("a gate that the command line turned off is on; the program said:\n%s", program.Log())
 	}
 
-	if err := program.command.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	if err := program.command.Wait(); err != nil {
-		t.Errorf("the program ended with %v; it said:\n%s", err, program.String())
+	if err := program.Interrupt(); err != nil {
+		t.Error(err)
 	}
 	if list, err := leases.List(t.Context(), reporters); err != nil || len(list.Items) > 0 {
 		t.Errorf("the Lease is left (%v): %v", err, list)

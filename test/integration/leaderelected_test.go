@@ -6,8 +6,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -16,15 +14,9 @@ import (
 
 	multiclusterv1alpha1 "github.com/kube-annex/annex/apis/multicluster/v1alpha1"
 	"github.com/kube-annex/annex/test/framework"
+	"github.com/kube-annex/annex/test/framework/cluster"
 	"github.com/kube-annex/annex/test/framework/poll"
-	"github.com/kube-annex/annex/test/framework/syncbuffer"
 )
-
-// copyOf is a running copy of the example, and what it says.
-type copyOf struct {
-	syncbuffer.Buffer
-	command *exec.Cmd
-}
 
 // TestLeaderElectedControllerExample runs two copies and kills the one that leads.
 func TestLeaderElectedControllerExample(t *testing.T) {
@@ -36,24 +28,22 @@ func TestLeaderElectedControllerExample(t *testing.T) {
 	if _, err := claims.Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	copies := []*copyOf{startCopy(t, binary, server.Kubeconfig), startCopy(t, binary, server.Kubeconfig)}
+	copies := []*cluster.Process{startCopy(t, binary, server.Kubeconfig), startCopy(t, binary, server.Kubeconfig)}
 
 	first := waitForID(t, server, copies, "one", "")
-	var leader, follower *copyOf
+	var leader, follower *cluster.Process
 	for i, c := range copies {
-		if strings.Contains(c.String(), first) {
+		if strings.Contains(c.Log(), first) {
 			leader, follower = c, copies[1-i]
 		}
 	}
-	if leader == nil || strings.Contains(follower.String(), "Acquired the Lease") {
-		t.Fatalf("the ConfigMap was written by %s, but the copies said:\n%s\nand:\n%s", first, copies[0].String(), copies[1].String())
+	if leader == nil || strings.Contains(follower.Log(), "Acquired the Lease") {
+		t.Fatalf("the ConfigMap was written by %s, but the copies said:\n%s\nand:\n%s", first, copies[0].Log(), copies[1].Log())
 	}
-	if err := leader.command.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	leader.Kill()
 	second := waitForID(t, server, copies, "one", first)
-	if !strings.Contains(follower.String(), second) {
-		t.Errorf("the ConfigMap was written by %s, but the remaining copy said:\n%s", second, follower.String())
+	if !strings.Contains(follower.Log(), second) {
+		t.Errorf("the ConfigMap was written by %s, but the remaining copy said:\n%s", second, follower.Log())
 	}
 
 	// The new leader goes on working.
@@ -68,12 +58,12 @@ func TestLeaderElectedControllerExample(t *testing.T) {
 }
 
 // waitForID waits until the ConfigMap has the id from another writer than the former one, and returns the writer.
-func waitForID(t *testing.T, server *framework.Server, copies []*copyOf, id, former string) (writer string) {
+func waitForID(t *testing.T, server *framework.Server, copies []*cluster.Process, id, former string) (writer string) {
 	t.Helper()
 	poll.Eventually(t, time.Minute, "the ConfigMap has id "+id+" from another writer than "+former, func(ctx context.Context) error {
 		configMap, err := server.Kubernetes.CoreV1().ConfigMaps("default").Get(ctx, "cluster-id", metav1.GetOptions{})
 		if err != nil {
-			return fmt.Errorf("%w; the copies said:\n%s\nand:\n%s", err, copies[0].String(), copies[1].String())
+			return fmt.Errorf("%w; the copies said:\n%s\nand:\n%s", err, copies[0].Log(), copies[1].Log())
 		}
 		writer = configMap.Data["writtenBy"]
 		return poll.Want(configMap.Data["id"] == id && writer != former, configMap.Data)
@@ -81,18 +71,8 @@ func waitForID(t *testing.T, server *framework.Server, copies []*copyOf, id, for
 	return writer
 }
 
-func startCopy(t *testing.T, binary, kubeconfig string) *copyOf {
+func startCopy(t *testing.T, binary, kubeconfig string) *cluster.Process {
 	t.Helper()
-	c := &copyOf{command: exec.Command(binary,
-		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms")}
-	c.command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
-	c.command.Stdout, c.command.Stderr = c, c
-	if err := c.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = c.command.Process.Kill()
-		_ = c.command.Wait()
-	})
-	return c
+	return framework.StartProgram(t, kubeconfig, binary,
+		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms")
 }

@@ -4,17 +4,14 @@
 package integration
 
 import (
-	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/kube-annex/annex/test/framework"
-	"github.com/kube-annex/annex/test/framework/poll"
+	"github.com/kube-annex/annex/test/framework/cluster"
 )
 
 const noteManifest = "apiVersion: notes.example.com/v1\nkind: Note\nmetadata: {name: milk, namespace: default}\ntext: %\n"
@@ -42,36 +39,20 @@ func TestMinimalControlPlaneExample(t *testing.T) {
 	kubectl.WantEventually(t, `yes`, "auth", "can-i", "get", "notes.notes.example.com", "--as=jane", "-n", "default")
 	kubectl.WantError(t, `doesn't have a resource type "apiservices"`, "get", "apiservices")
 
-	if err := first.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = first.Wait() // it was killed
+	first.Kill()
 	second := startMinimal(t, binary, dir)
 	kubectl.Want(t, `milk\s+buy some`, "get", "notes")
-	if err := second.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := second.Wait(); err != nil {
-		t.Errorf("told to stop: %v", err)
+	if err := second.Stop(); err != nil {
+		t.Error(err)
 	}
 }
 
-// startMinimal returns when the program says that it is ready.
-func startMinimal(t *testing.T, binary, dir string) *exec.Cmd {
+// startMinimal returns when the program is ready.
+func startMinimal(t *testing.T, binary, dir string) *cluster.Process {
 	t.Helper()
-	c := &copyOf{command: exec.Command(binary, "-data-dir", dir, "-port", "0")}
-	c.command.Stdout, c.command.Stderr = c, c
-	if err := c.command.Start(); err != nil {
+	p := framework.StartProgram(t, "", binary, "-data-dir", dir, "-port", "0")
+	if err := p.AwaitLog(t.Context(), time.Minute, "ready: kubectl"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if c.command.ProcessState == nil {
-			_ = c.command.Process.Kill()
-			_ = c.command.Wait()
-		}
-	})
-	poll.Eventually(t, time.Minute, "the program is ready", func(context.Context) error {
-		return poll.Want(strings.Contains(c.String(), "ready: kubectl"), c.String())
-	})
-	return c.command
+	return p
 }

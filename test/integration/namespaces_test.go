@@ -125,7 +125,7 @@ func TestANamespaceIsDeletedAcrossSIGKILLs(t *testing.T) {
 	for range kills {
 		timer := time.NewTimer(time.Duration(random.IntN(150)) * time.Millisecond)
 		<-timer.C
-		process.Kill(t)
+		process.Kill()
 		process, client = connect()
 	}
 	releaseConfigMap(t, client, ns.Name, "held")

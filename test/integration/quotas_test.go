@@ -49,7 +49,7 @@ func TestQuotasAreRightAfterSIGKILL(t *testing.T) {
 		}
 		timer := time.NewTimer(time.Duration(200+random.IntN(600)) * time.Millisecond)
 		<-timer.C
-		process.Kill(t)
+		process.Kill()
 		stop()
 		busy.Wait()
 	}

@@ -49,7 +49,7 @@ func TestSIGKILLLosesNoAcknowledgedWrite(t *testing.T) {
 		}
 		timer := time.NewTimer(time.Duration(100+random.IntN(400)) * time.Millisecond)
 		<-timer.C
-		process.Kill(t)
+		process.Kill()
 		stop()
 		writing.Wait()
 	}
@@ -62,7 +62,7 @@ func TestSIGKILLLosesNoAcknowledgedWrite(t *testing.T) {
 	if len(ledger.acknowledged) < writers {
 		t.Errorf("only %d claims were ever acknowledged", len(ledger.acknowledged))
 	}
-	if err := process.Interrupt(t); err != nil {
+	if err := process.Interrupt(); err != nil {
 		t.Errorf("after SIGINT: %v", err)
 	}
 }

@@ -51,7 +51,7 @@ func TestManager(t *testing.T) {
 
 	// The control plane dies with work begun, and comes back.
 	k.Run(t, "delete", "site", "a", "-n", "team", "--cascade=foreground", "--wait=false")
-	server.Kill(t)
+	server.Kill()
 	framework.StartProcess(t, annex, dir, port)
 	k.Run(t, "wait", "--for=delete", "site/a", "configmap/a", "-n", "team", "--timeout=60s")
 	applySites(t, k, "d")

@@ -20,7 +20,7 @@ import (
 )
 
 // stopTimeout is how long a process has to stop by itself.
-const stopTimeout = 20 * time.Second
+const stopTimeout = time.Minute
 
 // Process is a child process. It ends with this one at the latest.
 type Process struct {
@@ -82,25 +82,39 @@ func (p *Process) AwaitLog(ctx context.Context, limit time.Duration, text string
 // Pid is the process's number.
 func (p *Process) Pid() int { return p.command.Process.Pid }
 
-// Stop ends the process as a user does and waits. The error says that it did not end well.
+// Stop ends the process as a service manager does, unless it has ended, and waits. It returns how the process ended.
 func (p *Process) Stop() error {
 	select {
 	case <-p.done:
 		return nil
 	default:
+		return p.end(syscall.SIGTERM)
 	}
-	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+}
+
+// Interrupt ends a running process as Ctrl-C does, waits, and returns how it ended.
+func (p *Process) Interrupt() error {
+	select {
+	case <-p.done:
+		return errors.Join(errors.New(p.Name+" had ended before"), p.err)
+	default:
+		return p.end(os.Interrupt)
+	}
+}
+
+func (p *Process) end(signal os.Signal) error {
+	if err := p.command.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop %s: %w", p.Name, err)
 	}
 	select {
 	case <-p.done:
 		if p.err != nil {
-			return fmt.Errorf("%s ended with: %w", p.Name, p.err)
+			return fmt.Errorf("%s ended with: %w; the end of its log:\n%s", p.Name, p.err, p.Tail(tailLines))
 		}
 		return nil
 	case <-time.After(stopTimeout):
 		p.Kill()
-		return fmt.Errorf("%s did not end within %s of SIGTERM", p.Name, stopTimeout)
+		return fmt.Errorf("%s did not end within %s of signal %v; the end of its log:\n%s", p.Name, stopTimeout, signal, p.Tail(tailLines))
 	}
 }
 

@@ -63,9 +63,9 @@ func TestACleanStartLogsNoWarning(t *testing.T) {
 		end  func(*framework.Process) error
 		may  []expected
 	}{
-		{"the first start", func(p *framework.Process) error { return p.Interrupt(t) }, slices.Concat(always, atStop)},
-		{"the second start", func(p *framework.Process) error { p.Kill(t); return nil }, always},
-		{"the start after SIGKILL", func(p *framework.Process) error { return p.Interrupt(t) }, slices.Concat(always, atStop)},
+		{"the first start", func(p *framework.Process) error { return p.Interrupt() }, slices.Concat(always, atStop)},
+		{"the second start", func(p *framework.Process) error { p.Kill(); return nil }, always},
+		{"the start after SIGKILL", func(p *framework.Process) error { return p.Interrupt() }, slices.Concat(always, atStop)},
 	} {
 		p := framework.StartProcess(t, binary, dir)
 		use(t, clientsFor(t, p.Config(t)))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -212,3 +213,9 @@ func checkNoFrobs(t testing.TB, config *rest.Config) {
 }
 
 var errNotYet = errors.New("not yet")
+
+// end is the end of a log.
+func end(log string) string {
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	return strings.Join(lines[max(0, len(lines)-30):], "\n")
+}

@@ -169,7 +169,7 @@ func (p *Proof) Run(t testing.TB, faults int) {
 				cancel()
 			}
 		case request := <-p.restarts:
-			p.server.Kill(t)
+			p.server.Kill()
 			wait(ctx, request.away)
 			p.startServer(t)
 			close(request.done)
