@@ -1,7 +1,7 @@
 // Copyright The Annex Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllertest runs controllers of a control plane outside of it, for tests that act between their requests.
+// Package controllertest runs controllers of a control plane outside of it, for tests that act between their requests. It is not a stable API.
 package controllertest
 
 import (
