@@ -114,7 +114,7 @@ func TestInformersOfAServerThatIsAwayStopWithTheirContext(t *testing.T) {
 					defer close(done)
 					informer.RunWithContext(ctx)
 				}()
-				time.Sleep(10 * time.Minute) // until the pauses between attempts are long
+				time.Sleep(10 * time.Minute) //nolint:forbidigo // in a bubble; the pauses between attempts are long by then
 				stopped := time.Now()
 				cancel()
 				<-done

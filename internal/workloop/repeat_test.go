@@ -45,7 +45,7 @@ func TestRepeat(t *testing.T) {
 				go func() {
 					start := time.Now()
 					for _, at := range tc.signals {
-						time.Sleep(at - time.Since(start))
+						time.Sleep(at - time.Since(start)) //nolint:forbidigo // in a bubble, it takes no time
 						signals <- struct{}{}
 					}
 				}()

@@ -58,7 +58,7 @@ func TestRun(t *testing.T) {
 					workloop.Run(t.Context(), queue, reconcile, func(string, error) { logged++ })
 				}()
 				queue.Add("key")
-				time.Sleep(24 * time.Hour)
+				time.Sleep(24 * time.Hour) //nolint:forbidigo // in a bubble, it takes no time
 				queue.ShutDown()
 				<-done
 				if diff := cmp.Diff(tc.want, got); diff != "" {
