@@ -15,6 +15,4 @@
 // While the host is away, certificates are signed with the authorities as they were last read.
 //
 // The CA bundle is compared at each pass, so one that someone else has broken is right again soon.
-//
-//
 package rotation
