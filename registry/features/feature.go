@@ -21,7 +21,6 @@ var featureKind = resource.Kind[*features.Feature]{
 	Plural:     "features",
 	Singular:   "feature",
 	ShortNames: []string{"feat"},
-	New:        func() *features.Feature { return &features.Feature{} },
 	NewList:    func() runtime.Object { return &features.FeatureList{} },
 
 	ValidateName:         validation.ValidateFeatureName,

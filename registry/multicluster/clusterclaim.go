@@ -18,7 +18,6 @@ var clusterClaims = resource.Kind[*multicluster.ClusterClaim]{
 	Singular:   "clusterclaim",
 	ShortNames: []string{"cc"},
 	Scope:      resource.Cluster,
-	New:        func() *multicluster.ClusterClaim { return &multicluster.ClusterClaim{} },
 	NewList:    func() runtime.Object { return &multicluster.ClusterClaimList{} },
 
 	Validate:             validation.ValidateClusterClaim,

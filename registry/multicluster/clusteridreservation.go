@@ -18,7 +18,6 @@ var clusterIDReservations = resource.Kind[*multicluster.ClusterIDReservation]{
 	Plural:   "clusteridreservations",
 	Singular: "clusteridreservation",
 	Scope:    resource.Cluster,
-	New:      func() *multicluster.ClusterIDReservation { return &multicluster.ClusterIDReservation{} },
 	NewList:  func() runtime.Object { return &multicluster.ClusterIDReservationList{} },
 
 	PrepareForCreate:     setOwner,

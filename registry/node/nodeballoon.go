@@ -19,7 +19,6 @@ var nodeBalloons = resource.Kind[*node.NodeBalloon]{
 	Singular:   "nodeballoon",
 	ShortNames: []string{"nb"},
 	Scope:      resource.Cluster,
-	New:        func() *node.NodeBalloon { return &node.NodeBalloon{} },
 	NewList:    func() runtime.Object { return &node.NodeBalloonList{} },
 
 	Validate:             validation.ValidateNodeBalloon,

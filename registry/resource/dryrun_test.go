@@ -32,7 +32,6 @@ func TestRulesKnowOfDryRuns(t *testing.T) {
 	type claim = *multicluster.ClusterClaim
 	kind := resource.Kind[claim]{
 		Plural: "clusterclaims", Singular: "clusterclaim", Scope: resource.Cluster,
-		New:     func() claim { return &multicluster.ClusterClaim{} },
 		NewList: func() runtime.Object { return &multicluster.ClusterClaimList{} },
 		Rules: resource.Rules[claim]{
 			Create: func(ctx context.Context, _ resource.Peers[claim], _ claim) error { return note(ctx) },

@@ -35,7 +35,6 @@ func ExampleKind() {
 	}
 	kind := resource.Kind[*corev1.ConfigMap]{
 		Plural: "configmaps", Singular: "configmap",
-		New:            func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
 		NewList:        func() runtime.Object { return &corev1.ConfigMapList{} },
 		Validate:       validate,
 		ValidateUpdate: func(c, _ *corev1.ConfigMap) field.ErrorList { return validate(c) },

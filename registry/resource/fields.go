@@ -9,6 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
+// newObject returns an empty object; T is a pointer to a struct.
+func newObject[T Object]() T { return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) }
+
 // statusOf returns the settable Status field of an object, and false if its type has none.
 func statusOf(obj Object) (reflect.Value, bool) {
 	status := reflect.ValueOf(obj).Elem().FieldByName("Status")

@@ -64,8 +64,7 @@ type Kind[T Object] struct {
 	ShortNames, Categories []string
 	Scope                  Scope
 
-	// New and NewList make empty hub objects.
-	New     func() T
+	// NewList returns an empty list of hub objects.
 	NewList func() runtime.Object
 
 	// Default completes an object that is read from a request or from storage, for kinds that are listed by Served.
@@ -178,7 +177,7 @@ type Peers[T any] interface {
 }
 
 func (k Kind[T]) countsGenerations() bool {
-	return k.Generations == CountGenerations || k.Generations == GenerationsWithStatus && hasStatus(k.New())
+	return k.Generations == CountGenerations || k.Generations == GenerationsWithStatus && hasStatus(newObject[T]())
 }
 
 func (r Rules[T]) empty() bool {

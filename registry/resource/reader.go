@@ -28,7 +28,7 @@ type Position struct {
 
 // NewReader returns a reader of what a kind's store, which InstallStore made, has.
 func NewReader[T Object](group *Group, kind Kind[T], store *genericregistry.Store) (*Reader[T], error) {
-	prefix, err := etcdPrefix(group.getter, store.DefaultQualifiedResource, kind.New())
+	prefix, err := etcdPrefix(group.getter, store.DefaultQualifiedResource, newObject[T]())
 	if err != nil {
 		return nil, err
 	}

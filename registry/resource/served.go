@@ -34,12 +34,12 @@ type Served struct {
 func (k Kind[T]) Served() Served {
 	served := Served{
 		Resource: k.Plural,
-		Types:    []runtime.Object{k.New(), k.NewList()},
+		Types:    []runtime.Object{newObject[T](), k.NewList()},
 		Install:  k.Install,
 	}
 	if k.Default != nil {
 		served.Defaults = map[runtime.Object]func(any){
-			k.New(): func(obj any) { k.Default(obj.(T)) },
+			newObject[T](): func(obj any) { k.Default(obj.(T)) },
 			k.NewList(): func(list any) {
 				// The error can only be the function's own.
 				_ = meta.EachListItem(list.(runtime.Object), func(item runtime.Object) error {

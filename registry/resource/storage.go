@@ -32,10 +32,10 @@ func (k Kind[T]) InstallStore(group *Group) (*genericregistry.Store, error) {
 	}
 	main := strategy[T]{
 		ObjectTyper: group.scheme, NameGenerator: names.SimpleNameGenerator, kind: k,
-		gating: group.gating(resource, k.New(), k.Gate, k.GatedFields, k.mainWrites()),
+		gating: group.gating(resource, newObject[T](), k.Gate, k.GatedFields, k.mainWrites()),
 	}
 	store := &genericregistry.Store{
-		NewFunc:                   func() runtime.Object { return k.New() },
+		NewFunc:                   func() runtime.Object { return newObject[T]() },
 		NewListFunc:               k.NewList,
 		DefaultQualifiedResource:  resource,
 		SingularQualifiedResource: schema.GroupResource{Group: resource.Group, Resource: k.Singular},
@@ -86,7 +86,7 @@ func etcdPrefix(getter generic.RESTOptionsGetter, resource schema.GroupResource,
 
 // ignored are the fields of the root that the resource's own endpoint does not take from updates.
 func (k Kind[T]) ignored() []string {
-	if !hasStatus(k.New()) {
+	if !hasStatus(newObject[T]()) {
 		return k.CreateOnly
 	}
 	return append([]string{"status"}, k.CreateOnly...)
@@ -94,14 +94,14 @@ func (k Kind[T]) ignored() []string {
 
 // mainWrites tells whether the resource's own endpoint writes what is at a path.
 func (k Kind[T]) mainWrites() func(path []string) bool {
-	status := hasStatus(k.New())
+	status := hasStatus(newObject[T]())
 	return func(path []string) bool { return !status || path[0] != "status" }
 }
 
 // subresources returns the declared ones and /status, which every type with a status has, declared or not.
 func (k Kind[T]) subresources() []Subresource[T] {
 	own := slices.ContainsFunc(k.Subresources, func(sub Subresource[T]) bool { return sub.Name == "status" })
-	if own || !hasStatus(k.New()) {
+	if own || !hasStatus(newObject[T]()) {
 		return k.Subresources
 	}
 	return append([]Subresource[T]{{

@@ -34,7 +34,6 @@ type NoteList struct {
 func notesGroup() native.Group {
 	kind := resource.Kind[*Note]{
 		Plural: "notes", Singular: "note",
-		New:            func() *Note { return &Note{} },
 		NewList:        func() runtime.Object { return &NoteList{} },
 		Validate:       validate,
 		ValidateUpdate: func(note, _ *Note) field.ErrorList { return validate(note) },

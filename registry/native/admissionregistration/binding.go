@@ -123,9 +123,6 @@ func validatingBindings(params parameters, kinds policyKind) resource.Kind[*admi
 	}
 	return resource.Kind[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]{
 		Plural: "validatingadmissionpolicybindings", Singular: "validatingadmissionpolicybinding", Categories: categories(), Scope: resource.Cluster,
-		New: func() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
-			return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
-		},
 		NewList:     func() runtime.Object { return &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{} },
 		Generations: resource.CountGenerations,
 		Default: func(obj *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
@@ -157,9 +154,6 @@ func mutatingBindings(params parameters, kinds policyKind) resource.Kind[*admiss
 	}
 	return resource.Kind[*admissionregistrationv1.MutatingAdmissionPolicyBinding]{
 		Plural: "mutatingadmissionpolicybindings", Singular: "mutatingadmissionpolicybinding", Categories: categories(), Scope: resource.Cluster,
-		New: func() *admissionregistrationv1.MutatingAdmissionPolicyBinding {
-			return &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
-		},
 		NewList:     func() runtime.Object { return &admissionregistrationv1.MutatingAdmissionPolicyBindingList{} },
 		Generations: resource.CountGenerations,
 		Default: func(obj *admissionregistrationv1.MutatingAdmissionPolicyBinding) {

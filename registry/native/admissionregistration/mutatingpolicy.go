@@ -19,9 +19,6 @@ const mutatingPolicies = "mutatingadmissionpolicies"
 func mutatingAdmissionPolicies(cel *language, params parameters) resource.Kind[*admissionregistrationv1.MutatingAdmissionPolicy] {
 	return resource.Kind[*admissionregistrationv1.MutatingAdmissionPolicy]{
 		Plural: mutatingPolicies, Singular: "mutatingadmissionpolicy", Categories: categories(), Scope: resource.Cluster,
-		New: func() *admissionregistrationv1.MutatingAdmissionPolicy {
-			return &admissionregistrationv1.MutatingAdmissionPolicy{}
-		},
 		NewList:     func() runtime.Object { return &admissionregistrationv1.MutatingAdmissionPolicyList{} },
 		Generations: resource.CountGenerations,
 		Default: func(policy *admissionregistrationv1.MutatingAdmissionPolicy) {

@@ -19,7 +19,6 @@ func mutatingWebhooks(cel *language) resource.Kind[*mutatingConfiguration] {
 	return resource.Kind[*mutatingConfiguration]{
 		Plural: "mutatingwebhookconfigurations", Singular: "mutatingwebhookconfiguration", Scope: resource.Cluster,
 		Categories: categories(),
-		New:        func() *mutatingConfiguration { return &mutatingConfiguration{} },
 		NewList:    func() runtime.Object { return &admissionregistrationv1.MutatingWebhookConfigurationList{} },
 		Default:    defaultMutatingWebhooks,
 		Validate: func(c *mutatingConfiguration) field.ErrorList {

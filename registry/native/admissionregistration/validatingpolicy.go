@@ -31,9 +31,6 @@ const (
 func validatingAdmissionPolicies(cel *language, params parameters) resource.Kind[*admissionregistrationv1.ValidatingAdmissionPolicy] {
 	return resource.Kind[*admissionregistrationv1.ValidatingAdmissionPolicy]{
 		Plural: validatingPolicies, Singular: "validatingadmissionpolicy", Categories: categories(), Scope: resource.Cluster,
-		New: func() *admissionregistrationv1.ValidatingAdmissionPolicy {
-			return &admissionregistrationv1.ValidatingAdmissionPolicy{}
-		},
 		NewList: func() runtime.Object { return &admissionregistrationv1.ValidatingAdmissionPolicyList{} },
 		Default: func(policy *admissionregistrationv1.ValidatingAdmissionPolicy) {
 			defaultPointer(&policy.Spec.FailurePolicy, admissionregistrationv1.Fail)

@@ -19,7 +19,6 @@ func validatingWebhooks(cel *language) resource.Kind[*validatingConfiguration] {
 	return resource.Kind[*validatingConfiguration]{
 		Plural: "validatingwebhookconfigurations", Singular: "validatingwebhookconfiguration", Scope: resource.Cluster,
 		Categories: categories(),
-		New:        func() *validatingConfiguration { return &validatingConfiguration{} },
 		NewList:    func() runtime.Object { return &admissionregistrationv1.ValidatingWebhookConfigurationList{} },
 		Default:    defaultValidatingWebhooks,
 		Validate: func(c *validatingConfiguration) field.ErrorList {

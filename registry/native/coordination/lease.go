@@ -14,7 +14,6 @@ import (
 func leases() resource.Kind[*coordinationv1.Lease] {
 	return resource.Kind[*coordinationv1.Lease]{
 		Plural: "leases", Singular: "lease",
-		New:            func() *coordinationv1.Lease { return &coordinationv1.Lease{} },
 		NewList:        func() runtime.Object { return &coordinationv1.LeaseList{} },
 		Validate:       validateLease,
 		ValidateUpdate: func(lease, _ *coordinationv1.Lease) field.ErrorList { return validateLease(lease) },

@@ -14,7 +14,6 @@ import (
 func configMaps() resource.Kind[*corev1.ConfigMap] {
 	return resource.Kind[*corev1.ConfigMap]{
 		Plural: "configmaps", Singular: "configmap", ShortNames: []string{"cm"},
-		New:            func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
 		NewList:        func() runtime.Object { return &corev1.ConfigMapList{} },
 		Default:        defaultConfigMap,
 		Validate:       validateConfigMap,

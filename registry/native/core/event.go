@@ -54,7 +54,6 @@ func (e *Events) Served() resource.Served {
 func EventKind() resource.Kind[*corev1.Event] {
 	return resource.Kind[*corev1.Event]{
 		Plural: "events", Singular: "event", ShortNames: []string{"ev"},
-		New:                 func() *corev1.Event { return &corev1.Event{} },
 		NewList:             func() runtime.Object { return &corev1.EventList{} },
 		CreateOnUpdate:      true,
 		UnconditionalUpdate: true,

@@ -20,7 +20,6 @@ import (
 func namespaces() resource.Kind[*corev1.Namespace] {
 	return resource.Kind[*corev1.Namespace]{
 		Plural: "namespaces", Singular: "namespace", ShortNames: []string{"ns"}, Scope: resource.Cluster,
-		New:          func() *corev1.Namespace { return &corev1.Namespace{} },
 		NewList:      func() runtime.Object { return &corev1.NamespaceList{} },
 		Default:      defaultNamespace,
 		ValidateName: validation.ValidateNamespaceName,

@@ -22,7 +22,6 @@ import (
 func resourceQuotas() resource.Kind[*corev1.ResourceQuota] {
 	return resource.Kind[*corev1.ResourceQuota]{
 		Plural: "resourcequotas", Singular: "resourcequota", ShortNames: []string{"quota"},
-		New:                  func() *corev1.ResourceQuota { return &corev1.ResourceQuota{} },
 		NewList:              func() runtime.Object { return &corev1.ResourceQuotaList{} },
 		Default:              defaultResourceQuota,
 		Validate:             func(quota *corev1.ResourceQuota) field.ErrorList { return validateQuotaSpec(&quota.Spec) },

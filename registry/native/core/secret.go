@@ -19,7 +19,6 @@ import (
 func secrets() resource.Kind[*corev1.Secret] {
 	return resource.Kind[*corev1.Secret]{
 		Plural: "secrets", Singular: "secret",
-		New:            func() *corev1.Secret { return &corev1.Secret{} },
 		NewList:        func() runtime.Object { return &corev1.SecretList{} },
 		Default:        defaultSecret,
 		Validate:       validateSecret,

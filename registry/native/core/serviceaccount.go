@@ -21,7 +21,6 @@ const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
 func serviceAccounts() resource.Kind[*corev1.ServiceAccount] {
 	return resource.Kind[*corev1.ServiceAccount]{
 		Plural: "serviceaccounts", Singular: "serviceaccount", ShortNames: []string{"sa"},
-		New:                 func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
 		NewList:             func() runtime.Object { return &corev1.ServiceAccountList{} },
 		PrepareForCreate:    func(_ context.Context, account *corev1.ServiceAccount) { keepNamesOfSecrets(account) },
 		PrepareForUpdate:    func(_ context.Context, account, _ *corev1.ServiceAccount) { keepNamesOfSecrets(account) },

@@ -61,7 +61,6 @@ func (GadgetList) OpenAPIModelName() string { return "com.example.own.v1.GadgetL
 func ownGroup() native.Group {
 	kind := resource.Kind[*Gadget]{
 		Plural: "gadgets", Singular: "gadget",
-		New:            func() *Gadget { return &Gadget{} },
 		NewList:        func() runtime.Object { return &GadgetList{} },
 		Validate:       validateGadget,
 		ValidateUpdate: func(g, _ *Gadget) field.ErrorList { return validateGadget(g) },

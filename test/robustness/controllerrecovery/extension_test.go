@@ -186,7 +186,7 @@ func (PartList) OpenAPIModelName() string { return "com.example.upkeep.v1.PartLi
 
 func partsGroup() native.Group {
 	kind := resource.Kind[*Part]{
-		Plural: parts.Resource, Singular: "part", New: func() *Part { return &Part{} }, NewList: func() runtime.Object { return &PartList{} },
+		Plural: parts.Resource, Singular: "part", NewList: func() runtime.Object { return &PartList{} },
 	}
 	return native.Group{Version: parts.GroupVersion(), Kinds: []resource.Served{kind.Served()}, Definitions: partDefinitions}
 }

@@ -21,7 +21,6 @@ func requests() resource.Kind[*signingRequest] {
 	doc := certificatesv1.CertificateSigningRequestSpec{}.SwaggerDoc()
 	return resource.Kind[*signingRequest]{
 		Plural: "certificatesigningrequests", Singular: "certificatesigningrequest", ShortNames: []string{"csr"}, Scope: resource.Cluster,
-		New:                 func() *signingRequest { return &signingRequest{} },
 		NewList:             func() runtime.Object { return &certificatesv1.CertificateSigningRequestList{} },
 		ValidateName:        func(string, bool) []string { return nil },
 		PrepareForCreate:    nameRequester,

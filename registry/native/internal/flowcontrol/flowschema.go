@@ -28,7 +28,6 @@ const (
 func flowSchemas() resource.Kind[*flowcontrolv1.FlowSchema] {
 	return resource.Kind[*flowcontrolv1.FlowSchema]{
 		Plural: "flowschemas", Singular: "flowschema", Scope: resource.Cluster,
-		New:            func() *flowcontrolv1.FlowSchema { return &flowcontrolv1.FlowSchema{} },
 		NewList:        func() runtime.Object { return &flowcontrolv1.FlowSchemaList{} },
 		Default:        defaultFlowSchema,
 		Validate:       validateFlowSchema,

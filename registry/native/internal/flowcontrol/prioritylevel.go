@@ -23,7 +23,6 @@ type priorityLevel = flowcontrolv1.PriorityLevelConfiguration
 func priorityLevels() resource.Kind[*priorityLevel] {
 	return resource.Kind[*priorityLevel]{
 		Plural: "prioritylevelconfigurations", Singular: "prioritylevelconfiguration", Scope: resource.Cluster,
-		New:            func() *priorityLevel { return &priorityLevel{} },
 		NewList:        func() runtime.Object { return &flowcontrolv1.PriorityLevelConfigurationList{} },
 		Default:        defaultPriorityLevel,
 		Validate:       validatePriorityLevel,

@@ -27,7 +27,6 @@ func roleBindingKind() resource.Kind[*rbacv1.RoleBinding] {
 	}
 	return resource.Kind[*rbacv1.RoleBinding]{
 		Plural: roleBindings, Singular: "rolebinding",
-		New:          func() *rbacv1.RoleBinding { return &rbacv1.RoleBinding{} },
 		NewList:      func() runtime.Object { return &rbacv1.RoleBindingList{} },
 		Default:      func(binding *rbacv1.RoleBinding) { defaultBinding(&binding.RoleRef, binding.Subjects) },
 		ValidateName: validateName,
@@ -49,7 +48,6 @@ func clusterRoleBindingKind() resource.Kind[*rbacv1.ClusterRoleBinding] {
 	}
 	return resource.Kind[*rbacv1.ClusterRoleBinding]{
 		Plural: clusterRoleBindings, Singular: "clusterrolebinding", Scope: resource.Cluster,
-		New:          func() *rbacv1.ClusterRoleBinding { return &rbacv1.ClusterRoleBinding{} },
 		NewList:      func() runtime.Object { return &rbacv1.ClusterRoleBindingList{} },
 		Default:      func(binding *rbacv1.ClusterRoleBinding) { defaultBinding(&binding.RoleRef, binding.Subjects) },
 		ValidateName: validateName,

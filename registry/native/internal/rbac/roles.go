@@ -16,7 +16,6 @@ import (
 func roleKind() resource.Kind[*rbacv1.Role] {
 	return resource.Kind[*rbacv1.Role]{
 		Plural: roles, Singular: "role",
-		New:                 func() *rbacv1.Role { return &rbacv1.Role{} },
 		NewList:             func() runtime.Object { return &rbacv1.RoleList{} },
 		ValidateName:        validateName,
 		Validate:            validateRole,
@@ -29,7 +28,6 @@ func roleKind() resource.Kind[*rbacv1.Role] {
 func clusterRoleKind() resource.Kind[*rbacv1.ClusterRole] {
 	return resource.Kind[*rbacv1.ClusterRole]{
 		Plural: clusterRoles, Singular: "clusterrole", Scope: resource.Cluster,
-		New:          func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} },
 		NewList:      func() runtime.Object { return &rbacv1.ClusterRoleList{} },
 		ValidateName: validateName,
 		Validate:     func(role *rbacv1.ClusterRole) field.ErrorList { return validateClusterRole(role, nil) },

@@ -24,7 +24,6 @@ type migration = storagemigrationv1.StorageVersionMigration
 func storageVersionMigrations() resource.Kind[*migration] {
 	return resource.Kind[*migration]{
 		Plural: "storageversionmigrations", Singular: "storageversionmigration", Scope: resource.Cluster,
-		New:                  func() *migration { return &migration{} },
 		NewList:              func() runtime.Object { return &storagemigrationv1.StorageVersionMigrationList{} },
 		Validate:             validateMigration,
 		ValidateUpdate:       validateMigrationUpdate,

@@ -54,7 +54,6 @@ var (
 var widgets = resource.Kind[*v1alpha1.Widget]{
 	Plural:         "widgets",
 	Singular:       "widget",
-	New:            func() *v1alpha1.Widget { return &v1alpha1.Widget{} },
 	NewList:        func() runtime.Object { return &v1alpha1.WidgetList{} },
 	GatedFields:    v1alpha1.GatedFields(),
 	CreateOnUpdate: true,
@@ -73,7 +72,6 @@ var claims = resource.Kind[*multicluster.ClusterClaim]{
 	Plural:         "clusterclaims",
 	Singular:       "clusterclaim",
 	Scope:          resource.Cluster,
-	New:            func() *multicluster.ClusterClaim { return &multicluster.ClusterClaim{} },
 	NewList:        func() runtime.Object { return &multicluster.ClusterClaimList{} },
 	Gate:           Claims,
 	CreateOnUpdate: true,
@@ -83,7 +81,6 @@ var reservations = resource.Kind[*multicluster.ClusterIDReservation]{
 	Plural:   "clusteridreservations",
 	Singular: "clusteridreservation",
 	Scope:    resource.Cluster,
-	New:      func() *multicluster.ClusterIDReservation { return &multicluster.ClusterIDReservation{} },
 	NewList:  func() runtime.Object { return &multicluster.ClusterIDReservationList{} },
 }
 

@@ -17,7 +17,6 @@ import (
 func leftovers(release Release) resource.Kind[*LeftoverJar] {
 	return resource.Kind[*LeftoverJar]{
 		Plural: "jars", Singular: "jar",
-		New:     func() *LeftoverJar { return &LeftoverJar{} },
 		NewList: func() runtime.Object { return &LeftoverJarList{} },
 		// What nobody can judge is not changed either; finalizers are taken away.
 		PrepareForUpdate: func(_ context.Context, jar, old *LeftoverJar) { jar.Spec = old.Spec },

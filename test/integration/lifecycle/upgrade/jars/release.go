@@ -129,17 +129,17 @@ func Serve(t testing.TB, o Options) *rest.Config {
 		Install: func(group *resource.Group) error {
 			group.Gate(permits)
 			if o.Release == Beta {
-				return kind(func() *BetaJar { return &BetaJar{} }, &BetaJarList{}).Install(group)
+				return kind[*BetaJar](&BetaJarList{}).Install(group)
 			}
-			return kind(func() *AlphaJar { return &AlphaJar{} }, &AlphaJarList{}).Install(group)
+			return kind[*AlphaJar](&AlphaJarList{}).Install(group)
 		},
 	}).Config
 }
 
 // kind is the kind in a release's own version.
-func kind[T resource.Object](create func() T, list runtime.Object) resource.Kind[T] {
+func kind[T resource.Object](list runtime.Object) resource.Kind[T] {
 	return resource.Kind[T]{
-		Plural: "jars", Singular: "jar", Gate: Feature, New: create, NewList: list.DeepCopyObject,
+		Plural: "jars", Singular: "jar", Gate: Feature, NewList: list.DeepCopyObject,
 	}
 }
 
