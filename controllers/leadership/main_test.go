@@ -59,6 +59,8 @@ func runWithServer(m *testing.M) error {
 	defer func() { _ = os.RemoveAll(dir) }()
 	options := standalone.NewOptions()
 	options.DataDir = dir
+	options.Leadership.Timings = unhurried // a server that is held up would end the process
+	options.Leadership.Timings.RetryPeriod = time.Second
 	options.ControlPlane.Serving.Port, options.Extension.Serving.Port = 0, 0
 	completed, err := options.Complete()
 	if err != nil {
