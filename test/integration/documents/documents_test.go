@@ -146,7 +146,7 @@ func (s *session) export(t *testing.T) {
 func (s *session) start(t *testing.T, flags string) {
 	t.Helper()
 	if s.process != nil {
-		if err := s.process.Interrupt(t); err != nil {
+		if err := s.process.Interrupt(); err != nil {
 			t.Errorf("annex up ended with: %v", err)
 		}
 	}
