@@ -84,23 +84,23 @@ func TestOrphaningWaitsForRefusedWatches(t *testing.T) {
 			}
 		}
 		m.start(t.Context(), func(context.Context, *monitor) {})
-		time.Sleep(catchUp)
+		time.Sleep(catchUp) //nolint:forbidigo // in a bubble, it takes no time
 		if synctest.Wait(); !m.synced() {
 			t.Fatal("the list was not handled")
 		}
 		check("the watch is refused", true)
 		refused = false
 		for m.watching.IsZero() {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) //nolint:forbidigo // in a bubble, it takes no time
 			synctest.Wait()
 		}
 		check("the watch was just opened", true)
-		time.Sleep(catchUp)
+		time.Sleep(catchUp) //nolint:forbidigo // in a bubble, it takes no time
 		check("the watch is open", false)
 		refused = true
 		events.Stop()
 		check("the watch ended", true)
-		time.Sleep(patience)
+		time.Sleep(patience) //nolint:forbidigo // in a bubble, it takes no time
 		check("the watch is refused for long", false)
 		m.end()
 	})
