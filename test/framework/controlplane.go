@@ -105,7 +105,7 @@ func (c *ControlPlane) Launch() *controlplane.Server {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(c.Dir, "data"), 0o700); err != nil {
+	if err = os.MkdirAll(filepath.Join(c.Dir, "data"), 0o700); err != nil {
 		c.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

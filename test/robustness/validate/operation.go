@@ -18,6 +18,7 @@ const Never = math.MaxInt64
 // Verb is what a client does.
 type Verb string
 
+// The requests of clients.
 const (
 	Create    Verb = "create"
 	Update    Verb = "update"
@@ -30,6 +31,7 @@ const (
 	Stale Verb = "get from a cache"
 )
 
+// Writes reports whether the request changes an object.
 func (v Verb) Writes() bool {
 	return v == Create || v == Update || v == Patch || v == Remove || v == RemoveOne
 }
@@ -37,6 +39,7 @@ func (v Verb) Writes() bool {
 // Outcome is how a request ended.
 type Outcome string
 
+// The outcomes of requests.
 const (
 	Done     Outcome = "done"
 	Exists   Outcome = "exists already"
@@ -130,6 +133,7 @@ type Event struct {
 
 func (e Event) String() string { return e.Kind + " " + e.Item.String() }
 
+// The kinds of events.
 const (
 	added    = "ADDED"
 	modified = "MODIFIED"
