@@ -12,13 +12,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/kube-annex/annex/internal/listbeforewatch"
 	"github.com/kube-annex/annex/server/controlplane/internal/controllers/garbagecollector"
 	"github.com/kube-annex/annex/server/controlplane/internal/controllers/namespace"
 )
 
-// RunGarbageCollector runs the garbage collector until the test ends.
+// RunGarbageCollector runs the garbage collector until the test ends. Its informers list before they watch, as those of the control plane do.
 func RunGarbageCollector(t testing.TB, config *rest.Config) {
 	t.Helper()
+	config = rest.CopyConfig(config)
+	config.Wrap(listbeforewatch.Transport)
 	controller, err := garbagecollector.New(config)
 	if err != nil {
 		t.Fatal(err)
