@@ -19,6 +19,10 @@ import (
 const (
 	// leastKills are those of a round, besides the last one.
 	leastKills = 2
+	// frequentKills are those of a round after which controllers have at least restTime between kills. Rounds have 10 to 30 kills. More of them in
+	// close succession show nothing new, and work that takes longer than the time between them would never end.
+	frequentKills = 30
+	restTime      = 20 * time.Second
 	// handOver is how long it takes at most until a killed leader is replaced.
 	handOver = 10 * time.Second
 	// shown is how many findings are printed.
@@ -106,6 +110,12 @@ func (p *proof) round(ctx context.Context, round int) error {
 	random := rand.New(rand.NewPCG(p.seed, uint64(round)+1))
 	stories, done := p.tell(ctx, round, random)
 	for killed := 0; ; killed++ {
+		if killed >= frequentKills {
+			select {
+			case <-done:
+			case <-time.After(restTime):
+			}
+		}
 		select {
 		case <-done:
 			if killed >= leastKills {
