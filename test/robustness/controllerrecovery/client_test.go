@@ -27,7 +27,7 @@ const (
 	// requestTimeout is how long a request may take before it is made anew, at another replica perhaps.
 	requestTimeout = 10 * time.Second
 	// patience is when a test gives up to wait. Controllers try again after two minutes at most, and a busy machine starts a replica in one.
-	patience = 5 * time.Minute
+	patience = 10 * time.Minute
 )
 
 func rawCodecs() runtime.NegotiatedSerializer {
