@@ -44,7 +44,10 @@ func TestReplicas(t *testing.T) {
 	prove(t, startReplicas(t))
 }
 
-// TestUp kills all that is in the process of `annex up`, etcd included.
+// TestUp kills all that is in the process of `annex up`, etcd included. `make test` leaves it out until these defects are mended:
+// a dependent of a custom resource stays if the collector is killed after it released the owner and before it deleted the dependent, and the
+// definition is deleted meanwhile, since the next collector does not know the kind of the owner; and work that takes longer than the time
+// between kills is not always resumed within minutes.
 func TestUp(t *testing.T) {
 	t.Parallel()
 	prove(t, startUp(t))
