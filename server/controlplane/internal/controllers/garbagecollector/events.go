@@ -83,7 +83,7 @@ func (c *Controller) appeared(resource schema.GroupResource, obj *meta) {
 	}
 }
 
-// isOurs tells whether an object that is being deleted waits for us.
+// isOurs reports whether the deletion of an object waits for the collector.
 func isOurs(obj *meta) bool {
 	return obj.DeletionTimestamp != nil && (has(obj, metav1.FinalizerDeleteDependents) || has(obj, metav1.FinalizerOrphanDependents))
 }

@@ -287,7 +287,7 @@ func isSubresource(resource metav1.APIResource) bool {
 	return slices.Contains([]byte(resource.Name), '/')
 }
 
-// isEvent tells whether a kind is left out: events expire by themselves, and there may be a great many.
+// isEvent reports whether a kind is not collected: events expire by themselves, and there may be a great many.
 func isEvent(resource schema.GroupResource) bool {
 	return resource.Resource == "events" && (resource.Group == "" || resource.Group == "events.k8s.io")
 }

@@ -207,7 +207,7 @@ func trim(obj any) (any, error) {
 
 func has(obj *meta, finalizer string) bool { return slices.Contains(obj.Finalizers, finalizer) }
 
-// waits tells whether an object is deleted in the foreground and still there.
+// waits reports whether an object is deleted in the foreground and still there.
 func waits(obj *meta) bool {
 	return obj.DeletionTimestamp != nil && has(obj, metav1.FinalizerDeleteDependents)
 }

@@ -177,7 +177,7 @@ func (c *Controller) read(ctx context.Context, k kind, namespace, name string) (
 	return resources.Get(ctx, name, metav1.GetOptions{})
 }
 
-// isGone tells whether the server of a kind has said that there is no such object. That nobody serves the kind is a 404 as well.
+// isGone reports whether the server of a kind answered that the object does not exist. A kind that no server serves is a 404, too.
 func isGone(err error, name string) bool {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
